@@ -1,0 +1,3 @@
+//! The kumo binary.
+
+fn main() {}
