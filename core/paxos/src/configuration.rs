@@ -12,6 +12,8 @@ pub enum Role {
     Core,
     /// Follows and serves reads; never votes.
     Extension,
+    /// A voter of the generation before a recovery: becomes one again when it is back and has caught up.
+    Returning,
 }
 
 /// One replica as a configuration names it.
@@ -142,7 +144,7 @@ impl Schedule {
     }
 }
 
-wire_enum!(Role { 1 = Core, 2 = Extension });
+wire_enum!(Role { 1 = Core, 2 = Extension, 3 = Returning });
 wire_struct!(Member { id, address, incarnation, role });
 wire_struct!(Configuration { version, next_id, members });
 wire_struct!(Genesis { cell, generation, window, configuration });

@@ -43,6 +43,7 @@ pub struct Envelope {
 /// |     19 | New          |             |                     |
 /// |     20 | Formed       |             |                     |
 /// |     21 | Over         |             |                     |
+/// |     22 | Release      |             |                     |
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
     /// Promise this round, and report what you accepted from instance `from` on.
@@ -66,9 +67,11 @@ pub enum Message {
         success: Instance,
         proposals: Vec<Proposal>,
     },
+    /// `granted_micros`: for how long the answerer will answer no other round's collect.
     Accept {
         round: Round,
         sent: Time,
+        granted_micros: u64,
         executed: Instance,
         instances: Vec<Instance>,
     },
@@ -87,6 +90,7 @@ pub enum Message {
     Grant {
         round: Round,
         sent: Time,
+        granted_micros: u64,
         executed: Instance,
     },
     /// Send me what was decided from here on.
@@ -145,6 +149,10 @@ pub enum Message {
     /// The cell went on without this incarnation, in the generation or configuration named by the envelope.
     Over {
         generation: u32,
+    },
+    /// This round is led no more and its lease is used no more: grants given to it are void.
+    Release {
+        round: Round,
     },
 }
 
@@ -273,11 +281,11 @@ wire_enum!(Message {
     1 = Collect { round, from },
     2 = Last { round, executed, from, next, reports },
     3 = Begin { round, sent, success, proposals },
-    4 = Accept { round, sent, executed, instances },
+    4 = Accept { round, sent, granted_micros, executed, instances },
     5 = Success { round, upto },
     6 = Refuse { refused, promised },
     7 = Heartbeat(heartbeat),
-    8 = Grant { round, sent, executed },
+    8 = Grant { round, sent, granted_micros, executed },
     9 = CatchUp { from },
     10 = Decided { entries, executed },
     11 = TooFar { first },
@@ -291,4 +299,5 @@ wire_enum!(Message {
     19 = New { nonce },
     20 = Formed { nonce, genesis },
     21 = Over { generation },
+    22 = Release { round },
 });

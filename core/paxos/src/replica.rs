@@ -1,123 +1,554 @@
-//! [`Replica`]: one member of a cell, complete but for IO and execution.
+//! [`Replica`]: one member of a cell, complete but for IO and execution. This file routes what comes in; what it
+//! leads to stands in the files of `replica/`.
 
+use crate::agreement::{Agreement, Last};
 use crate::configuration::Configuration;
-use crate::identity::{Instance, Round, Time};
-use crate::message::{Hello, Position};
-use crate::step::{Effect, Input, Record, Settings, Status};
-use crate::value::Value;
+use crate::data::Data;
+use crate::forming::Forming;
+use crate::identity::{CellId, Incarnation, Instance, Round, Time};
+use crate::lease::Lease;
+use crate::links::Links;
+use crate::message::{Envelope, Hello, Message, Position};
+use crate::mutation::Mutation;
+use crate::step::{Effect, ExitReason, Input, Note, Record, Settings};
+use crate::value::{IN_BAND_MAX, Value};
 use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-/// One member of a cell.
-pub struct Replica {}
+mod agent;
+mod follow;
+mod lead;
+mod membership;
+mod status;
+mod tick;
 
-#[allow(unused_variables)]
+/// One member of a cell.
+pub struct Replica {
+    settings: Settings,
+    agreement: Agreement,
+    /// `Some` until this replica belongs to a cell.
+    forming: Option<Forming>,
+    links: Links,
+    lease: Lease,
+    data: Data,
+    /// Commands and configurations that wait for an instance.
+    queue: VecDeque<Value>,
+    queue_bytes: usize,
+    /// Draws nonces: the entropy of the settings, stirred by a count.
+    drawn: u64,
+    /// When this replica started or last stepped down.
+    birth: Time,
+    /// The strongest round heard of.
+    heard: Round,
+    names: Option<Incarnation>,
+    /// The round whose mastership was announced.
+    reign: Option<Round>,
+    /// Raise a round as soon as no grant forbids it.
+    wants_round: bool,
+    raised_at: Time,
+    masterless_since: Option<Time>,
+    /// What a new voter was told: it has its vote.
+    voted: bool,
+    /// Some configuration executed here named this incarnation: it leaves when none does any more.
+    named: bool,
+    next_tick: Time,
+    next_resend: Time,
+    /// Open instances below this were open at the last resend already.
+    resend_below: Instance,
+    /// Something can be begun or sent: step again before sleeping.
+    eager: bool,
+    success_due: Option<Time>,
+    /// Decisions up to here were told to the agents.
+    success_told: Instance,
+    catching: Catching,
+    /// The version of the configuration entry this master proposed last.
+    proposed: Option<u64>,
+    /// An operator waits for that change.
+    change_waits: bool,
+    halted: Option<Instance>,
+    bug: Option<Instance>,
+    digest: u64,
+    digests: BTreeMap<Instance, u64>,
+    load: u32,
+    ticks: u64,
+    told: Told,
+    records: Vec<Record>,
+    started: bool,
+    over: bool,
+}
+
+/// How far catching up is.
+#[derive(Default)]
+struct Catching {
+    /// Whom this replica asked, and when.
+    asked: Option<(SocketAddr, Time)>,
+    /// The peer whose snapshot is on its way.
+    snapshot: Option<SocketAddr>,
+    /// How far others were at the last tick: only a lag that lasts is one.
+    target: Instance,
+}
+
+/// What the log was told already: each change of state is one line.
+#[derive(Default)]
+struct Told {
+    master: Option<SocketAddr>,
+    forgot: bool,
+    strangers: Vec<SocketAddr>,
+    foreign: Vec<SocketAddr>,
+}
+
 impl Replica {
     /// A replica without memory: it forms a cell or learns from one.
     pub fn new(settings: Settings, now: Time) -> Replica {
-        todo!()
+        Replica::with_mutation(settings, now, None)
+    }
+
+    /// As `new`, with a rule left out for the model checker and the simulator.
+    pub fn with_mutation(settings: Settings, now: Time, mutation: Option<Mutation>) -> Replica {
+        let agreement = Agreement::new(settings.incarnation, mutation);
+        let mut lease = Lease::new(settings.unit_micros.saturating_mul(GRANT_UNITS));
+        if mutation != Some(Mutation::RestartAnswersCollect) {
+            lease.quiet(now, 0);
+        }
+        let mut replica = Replica {
+            agreement,
+            forming: None,
+            links: Links::default(),
+            lease,
+            data: Data::default(),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            drawn: 0,
+            birth: now,
+            heard: Round::default(),
+            names: None,
+            reign: None,
+            wants_round: false,
+            raised_at: now,
+            masterless_since: Some(now),
+            voted: false,
+            named: false,
+            next_tick: now,
+            next_resend: now,
+            resend_below: Instance(0),
+            eager: false,
+            success_due: None,
+            success_told: Instance(0),
+            catching: Catching::default(),
+            proposed: None,
+            change_waits: false,
+            halted: None,
+            bug: None,
+            digest: 0,
+            digests: BTreeMap::new(),
+            load: 0,
+            ticks: 0,
+            told: Told::default(),
+            records: Vec::new(),
+            started: false,
+            over: false,
+            settings,
+        };
+        let nonce = replica.draw();
+        let symmetric = replica.agreement.mutated(Mutation::SymmetricForming);
+        let settings = &replica.settings;
+        let forming = Forming::new(settings.address, settings.incarnation, &settings.peers, nonce, symmetric);
+        replica.forming = Some(forming);
+        replica
     }
 
     /// A durable replica with the memory of its earlier life: the newest snapshot's position, if any, and the
-    /// records after it in order.
+    /// records after it in order. What the records decide is executed again by the host.
     pub fn recover(
         settings: Settings,
         position: Option<Position>,
         records: Vec<Record>,
         now: Time,
     ) -> Replica {
-        todo!()
+        let mut replica = Replica::new(settings, now);
+        if let Some(position) = position {
+            replica.digest = position.digest;
+            replica.agreement.install(position);
+            replica.forming = None;
+        }
+        for record in records {
+            match record {
+                Record::Life { grant_micros, .. } => replica.lease.quiet(now, grant_micros),
+                Record::Data { name, bytes } => replica.data.insert(now, name, bytes),
+                record @ (Record::Promised(_) | Record::Accepted { .. } | Record::Decided { .. }) => {
+                    replica.agreement.replay(record);
+                }
+            }
+        }
+        replica.voted = replica.agreement.votes();
+        replica.named = replica.voted;
+        replica
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
-        todo!()
+        if self.over {
+            return;
+        }
+        self.start(effects);
+        match input {
+            Input::Timeout => self.timeout(now, effects),
+            Input::PeerUp(hello) => self.peer_up(now, &hello, effects),
+            Input::PeerDown(address) => self.peer_down(now, address, effects),
+            Input::Message(envelope) => self.message(now, envelope, effects),
+            Input::Propose(command) => self.propose(now, command, effects),
+            Input::Load(load) => self.load = load,
+            Input::Change(change) => self.change(now, &change, effects),
+            Input::StepDown => self.step_down(now, effects),
+        }
+        self.settle(now, effects);
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        todo!()
+        if self.over {
+            return None;
+        }
+        if self.eager {
+            return Some(Time(0));
+        }
+        let mut deadline = self.next_tick;
+        if self.is_waiting() {
+            deadline = deadline.min(self.next_resend);
+        }
+        if self.wants_round {
+            deadline = deadline.min(self.lease.free_at());
+        }
+        Some(self.success_due.map_or(deadline, |due| deadline.min(due)))
     }
 
     /// The next decided entry to execute, if it is here (a large value with its bytes).
     /// After every step the host executes all of them: `while let Some(..) = executable() { ..; executed(..) }`.
     pub fn executable(&self) -> Option<(Instance, Executable)> {
-        todo!()
+        if self.halted.is_some() || self.over {
+            return None;
+        }
+        let (instance, value) = self.agreement.executable()?;
+        if self.bug == Some(instance) {
+            return None;
+        }
+        let executable = match value {
+            Value::Command(bytes) => Executable::Command(bytes.clone()),
+            Value::Large { name, .. } => Executable::Command(self.data.get(name)?),
+            Value::Noop | Value::Config(_) | Value::Genesis(_) => Executable::Nothing,
+        };
+        Some((instance, executable))
     }
 
     /// The host has executed the entry that `executable` gave; `digest` is its state digest after it.
     pub fn executed(&mut self, now: Time, digest: u64, effects: &mut Vec<Effect>) {
-        todo!()
+        let Some((instance, _)) = self.agreement.executable() else { return };
+        self.digest = digest;
+        if instance.0.is_multiple_of(DIGEST_INTERVAL) {
+            self.digests.insert(instance, digest);
+            while self.digests.len() > DIGESTS_KEPT {
+                self.digests.pop_first();
+            }
+        }
+        if let Some(configuration) = self.agreement.executed() {
+            self.configured(now, &configuration, effects);
+        }
+        if instance.0.is_multiple_of(TRIM_INTERVAL) {
+            self.trim_log(now);
+        }
+        self.eager = true;
     }
 
     /// The host could not execute it: the application panicked. The replica waits for a snapshot from one that
-    /// got past it (`TakeSnapshot`), and steps down if it led.
+    /// got past it, and steps down if it led.
     pub fn panicked(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        todo!()
+        self.halted = Some(self.agreement.log().next());
+        self.step_down(now, effects);
+        self.settle(now, effects);
     }
 
     /// The host has taken over a snapshot.
     pub fn install(&mut self, now: Time, position: Position, effects: &mut Vec<Effect>) {
-        todo!()
+        self.catching.snapshot = None;
+        if position.executed < self.agreement.log().next() && self.agreement.schedule().is_some() {
+            return;
+        }
+        let (cell, generation) = (position.cell, position.generation);
+        self.digest = position.digest;
+        self.agreement.install(position);
+        self.halted = None;
+        self.named |=
+            self.agreement.current().is_some_and(|now| now.member(self.settings.incarnation).is_some());
+        self.joined(now, cell, generation, effects);
+        self.dial_members(effects);
+        self.catching.asked = None;
+        self.settle(now, effects);
     }
 
     /// The host gives up on a snapshot from that peer (it broke off, or is malformed).
-    pub fn snapshot_failed(&mut self, now: Time, from: SocketAddr, effects: &mut Vec<Effect>) {
-        todo!()
+    pub fn snapshot_failed(&mut self, _now: Time, from: SocketAddr, _effects: &mut Vec<Effect>) {
+        if self.catching.snapshot == Some(from) {
+            self.catching.snapshot = None;
+            self.catching.asked = None;
+        }
     }
 
     /// What a snapshot taken now must carry. `None`: this replica belongs to no cell yet.
     pub fn position(&self) -> Option<Position> {
-        todo!()
+        let schedule = self.agreement.schedule()?.clone();
+        Some(Position {
+            cell: self.agreement.cell,
+            generation: self.agreement.generation,
+            executed: self.agreement.log().executed(),
+            schedule,
+            digest: self.digest,
+        })
     }
 
-    /// Leads, and has executed everything it inherited: may propose and, under the lease, answer linear reads.
-    pub fn is_master(&self) -> Option<Round> {
-        todo!()
+    /// The records that a durable replica must still have beside a snapshot taken now.
+    pub fn memory_records(&self) -> Vec<Record> {
+        let life = Record::Life {
+            incarnation: self.settings.incarnation,
+            grant_micros: self.settings.unit_micros.saturating_mul(GRANT_UNITS),
+        };
+        let memory = self.agreement.memory();
+        let data = memory.iter().filter_map(|record| match record {
+            Record::Accepted { value: Value::Large { name, .. }, .. }
+            | Record::Decided { value: Value::Large { name, .. }, .. } => {
+                self.data.get(name).map(|bytes| Record::Data { name: *name, bytes })
+            }
+            Record::Accepted { .. } | Record::Decided { .. } => None,
+            Record::Life { .. } | Record::Promised(_) | Record::Data { .. } => None,
+        });
+        [life].into_iter().chain(data).chain(memory.iter().cloned()).collect()
     }
 
-    /// Whether a linear read may be answered at `now` from what is executed.
-    pub fn has_lease(&self, now: Time) -> bool {
-        todo!()
+    // ---- inputs ----
+
+    fn start(&mut self, effects: &mut Vec<Effect>) {
+        if self.started {
+            return;
+        }
+        self.started = true;
+        if self.settings.durable {
+            effects.extend(self.memory_records().into_iter().take(1).map(Effect::Persist));
+        }
+        for peer in self.settings.peers.clone() {
+            self.dial(peer, effects);
+        }
+        self.dial_members(effects);
     }
 
-    /// May answer reads at all: belongs to a cell and is not a learner on its way to a vote.
-    pub fn serves_reads(&self) -> bool {
-        todo!()
+    fn peer_up(&mut self, now: Time, hello: &Hello, effects: &mut Vec<Effect>) {
+        if hello.address == self.settings.address {
+            return;
+        }
+        let nonce = self.draw();
+        let link = self.links.entry(hello.address);
+        if link.incarnation != hello.incarnation {
+            link.heartbeat = None;
+            link.peer_nonce = 0;
+            link.executed = Instance(0);
+        }
+        link.incarnation = hello.incarnation;
+        link.up = true;
+        link.heard = Some(now);
+        link.nonce = nonce;
+        link.echoed = false;
+        link.follows = None;
+        self.send_heartbeat(now, hello.address, effects);
+        self.ask_new(effects);
     }
 
-    /// The master as far as this replica knows.
-    pub fn master(&self) -> Option<SocketAddr> {
-        todo!()
+    fn peer_down(&mut self, now: Time, address: SocketAddr, effects: &mut Vec<Effect>) {
+        if let Some(link) = self.links.get_mut(address) {
+            link.up = false;
+            link.follows = None;
+        }
+        if self.catching.asked.is_some_and(|(asked, _)| asked == address) {
+            self.catching.asked = None;
+        }
+        self.elect(now, effects);
     }
 
-    /// The connected replica that serves reads with the least load, itself included.
-    pub fn least_loaded(&self) -> Option<SocketAddr> {
-        todo!()
+    fn message(&mut self, now: Time, envelope: Envelope, effects: &mut Vec<Effect>) {
+        let Envelope { cell, generation, from, sender, addressee, message } = envelope;
+        if addressee != self.settings.incarnation || from == self.settings.address {
+            return;
+        }
+        if !self.same_cell(from, cell, generation, effects) {
+            return;
+        }
+        self.dial(from, effects);
+        let link = self.links.entry(from);
+        if link.incarnation == sender {
+            link.heard = Some(now);
+        }
+        // Learning from another life of the asker that this replica obeys could join a cell that was given up.
+        let believed = self.forming.as_ref().is_none_or(|forming| forming.believes(from, sender));
+        match message {
+            Message::Collect { round, from: first } => self.collect(now, from, round, first, effects),
+            Message::Last { round, executed, from: first, next, reports } => {
+                let last = Last { round, executed, from: first, next, reports };
+                self.last(from, sender, last, effects);
+            }
+            Message::Begin { round, sent, success, proposals } => {
+                self.begin(now, from, round, sent, success, proposals, effects);
+            }
+            Message::Accept { round, sent, granted_micros, executed, instances } => {
+                self.accept(sender, round, sent, granted_micros, executed, &instances);
+            }
+            Message::Success { round, upto } => self.agreement.success(round, upto, &mut self.records),
+            Message::Refuse { refused, promised } => self.refused(now, refused, promised, effects),
+            Message::Heartbeat(heartbeat) => self.heartbeat(now, from, sender, heartbeat, effects),
+            Message::Grant { round, sent, granted_micros, executed } => {
+                self.accept(sender, round, sent, granted_micros, executed, &[]);
+            }
+            Message::CatchUp { from: first } => self.catch_up_asked(from, first, effects),
+            Message::Decided { entries, executed } if believed => {
+                self.decided(now, from, entries, executed, effects)
+            }
+            Message::TooFar { .. } if believed => self.too_far(from, effects),
+            Message::SnapshotPart { .. } | Message::Decided { .. } | Message::TooFar { .. } if !believed => {}
+            Message::Decided { .. } | Message::TooFar { .. } => {}
+            Message::SnapshotAsk { .. } | Message::SnapshotPart { .. } => {
+                effects.push(Effect::Snapshot(from, sender, message));
+            }
+            Message::Offer { name, length } => self.offered(now, from, name, length, effects),
+            Message::Held { name } => {
+                self.data.held_by(name, sender);
+                self.eager = true;
+            }
+            Message::Fetch { name, offset } => {
+                if let Some((length, bytes)) = self.data.slice(&name, offset) {
+                    self.send(from, Message::Chunk { name, length, offset, bytes }, effects);
+                }
+            }
+            Message::Chunk { name, length, offset, bytes } => {
+                self.chunk(now, from, name, length, offset, bytes, effects);
+            }
+            Message::Ask { nonce } => self.asked(from, sender, nonce, effects),
+            Message::New { nonce } => self.answered_new(from, sender, nonce, effects),
+            Message::Formed { genesis, .. } => {
+                if believed
+                    && self.agreement.schedule().is_none()
+                    && self.agreement.log().next() == Instance(0)
+                {
+                    self.agreement.fix(genesis, &mut self.records);
+                }
+            }
+            Message::Over { generation } => {
+                if self.agreement.generation != 0 && generation > self.agreement.generation {
+                    self.exit(ExitReason::Over(generation), effects);
+                }
+            }
+            Message::Release { round } => self.lease.released(round),
+        }
     }
 
-    pub fn configuration(&self) -> Option<&Configuration> {
-        todo!()
+    /// Whether a message's cell and generation fit. A replica without a cell listens to everyone.
+    fn same_cell(
+        &mut self,
+        from: SocketAddr,
+        cell: CellId,
+        generation: u32,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let (mine, none) = (self.agreement.cell, CellId(0));
+        if mine == none || cell == none {
+            return true;
+        }
+        if mine != cell {
+            if !self.told.foreign.contains(&from) && self.told.foreign.len() < TOLD_MAX {
+                self.told.foreign.push(from);
+                effects.push(Effect::Note(Note::ForeignCell { address: from, cell }));
+            }
+            return false;
+        }
+        if generation < self.agreement.generation {
+            self.send(from, Message::Over { generation: self.agreement.generation }, effects);
+            return false;
+        }
+        if generation > self.agreement.generation {
+            self.exit(ExitReason::Over(generation), effects);
+            return false;
+        }
+        true
     }
 
-    pub fn generation(&self) -> u32 {
-        todo!()
+    // ---- sending and settling ----
+
+    fn send(&self, to: SocketAddr, message: Message, effects: &mut Vec<Effect>) {
+        let Some(link) = self.links.get(to) else { return };
+        if !link.up {
+            return;
+        }
+        let envelope = Envelope {
+            cell: self.agreement.cell,
+            generation: self.agreement.generation,
+            from: self.settings.address,
+            sender: self.settings.incarnation,
+            addressee: link.incarnation,
+            message,
+        };
+        effects.push(Effect::Send(to, envelope));
     }
 
-    pub fn executed_upto(&self) -> Instance {
-        todo!()
+    fn dial(&mut self, address: SocketAddr, effects: &mut Vec<Effect>) {
+        if address != self.settings.address && self.links.get(address).is_none() {
+            self.links.entry(address);
+            effects.push(Effect::Dial(address));
+        }
     }
 
-    /// This replica's own hello.
-    pub fn hello(&self) -> Hello {
-        todo!()
+    /// After every step: what was written is to be kept, what changed is told, and what must hold holds.
+    fn settle(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.agreement.note_recovered();
+        self.note_vote(now, effects);
+        self.note_reign(now, effects);
+        if self.settings.durable {
+            effects.extend(self.records.drain(..).map(Effect::Persist));
+        } else {
+            self.records.clear();
+        }
+        self.check();
     }
 
-    /// Whether a hello that arrived is welcome; if not, why, for its sender and the log.
-    pub fn greet(&self, hello: &Hello) -> Result<(), String> {
-        todo!()
+    fn check(&self) {
+        assert!(
+            self.agreement
+                .proposer()
+                .is_none_or(|proposer| proposer.round >= self.agreement.acceptor().promised())
+        );
+        assert!(self.reign.is_none() || self.agreement.proposer().is_some());
+        assert!(self.forming.is_none() || self.agreement.schedule().is_none());
     }
 
-    pub fn status(&self, now: Time) -> Status {
-        todo!()
+    fn exit(&mut self, reason: ExitReason, effects: &mut Vec<Effect>) {
+        self.over = true;
+        self.agreement.step_down();
+        if self.reign.take().is_some() {
+            effects.push(Effect::Master(None));
+        }
+        effects.push(Effect::Exit(reason));
+    }
+
+    /// Random bits: the settings' entropy stirred by a count.
+    fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        let mut bits = (self.settings.entropy as u64)
+            ^ ((self.settings.entropy >> 64) as u64).rotate_left(17)
+            ^ self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn silence_micros(&self) -> u64 {
+        self.settings.unit_micros.saturating_mul(SILENCE_UNITS)
+    }
+
+    fn configuration_now(&self) -> Option<&Configuration> {
+        self.agreement.current()
     }
 }
 
@@ -129,5 +560,17 @@ pub enum Executable {
     Command(Bytes),
 }
 
-#[allow(unused)]
-fn unused(_: Value) {}
+/// Units for which an agent that answered a master answers no other round's collect.
+const GRANT_UNITS: u64 = 5;
+/// Units of silence after which a peer counts as unreachable.
+const SILENCE_UNITS: u64 = 4;
+/// Instances between two state digests.
+pub const DIGEST_INTERVAL: u64 = 64;
+/// Digests kept to compare with those of slower peers.
+const DIGESTS_KEPT: usize = 64;
+/// Instances between two looks at what the log may drop.
+const TRIM_INTERVAL: u64 = 256;
+/// Addresses remembered as told to the log.
+const TOLD_MAX: usize = 64;
+
+const _: () = assert!(IN_BAND_MAX < crate::message::BATCH_BYTES_MAX);

@@ -29,6 +29,8 @@ pub struct Settings {
 
 /// What happens to a replica.
 #[derive(Clone, Debug)]
+// An envelope is what nearly every input is: a box would be an allocation per message.
+#[allow(clippy::large_enum_variant)]
 pub enum Input {
     /// The deadline has passed.
     Timeout,
@@ -94,11 +96,25 @@ pub enum Effect {
 /// What a durable replica keeps. Replayed in order, the records give back its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    Life { incarnation: Incarnation },
+    /// The first record of a life; grants given in it may outlive a restart by this long.
+    Life {
+        incarnation: Incarnation,
+        grant_micros: u64,
+    },
     Promised(Round),
-    Accepted { instance: Instance, round: Round, value: Value },
-    Decided { instance: Instance, value: Value },
-    Data { name: DataName, bytes: Bytes },
+    Accepted {
+        instance: Instance,
+        round: Round,
+        value: Value,
+    },
+    Decided {
+        instance: Instance,
+        value: Value,
+    },
+    Data {
+        name: DataName,
+        bytes: Bytes,
+    },
 }
 
 /// A change of state worth a line in the text log.
@@ -217,7 +233,7 @@ pub struct Status {
 }
 
 wire_enum!(Record {
-    1 = Life { incarnation },
+    1 = Life { incarnation, grant_micros },
     2 = Promised(round),
     3 = Accepted { instance, round, value },
     4 = Decided { instance, value },

@@ -2,7 +2,7 @@
 //!
 //! | offset | size | field                                  |
 //! |      0 |    4 | length of the body, little-endian      |
-//! |      4 |    n | body: one [`Wire`](crate::Wire) value  |
+//! |      4 |    n | body: one [`Wire`] value  |
 
 use crate::{Malformed, Wire};
 use bytes::{Buf, BufMut, Bytes, BytesMut};

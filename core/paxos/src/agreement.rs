@@ -1,0 +1,563 @@
+//! [`Agreement`]: acceptor, log, schedule and proposer of one incarnation together. It knows no time, no links and
+//! no election, so the model checker runs it as it is.
+
+use crate::acceptor::Acceptor;
+use crate::configuration::{Configuration, Genesis, Schedule};
+use crate::identity::{CellId, Incarnation, Instance, ReplicaId, Round, Time};
+use crate::log::Log;
+use crate::message::{BATCH_BYTES_MAX, Message, Position, Proposal, Report};
+use crate::mutation::Mutation;
+use crate::proposer::Proposer;
+use crate::step::Record;
+use crate::value::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Everything of a replica that agreement's safety rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Agreement {
+    me: Incarnation,
+    pub cell: CellId,
+    pub generation: u32,
+    /// `None`: in no cell yet.
+    schedule: Option<Schedule>,
+    acceptor: Acceptor,
+    log: Log,
+    proposer: Option<Proposer>,
+    mutation: Option<Mutation>,
+}
+
+impl Agreement {
+    pub fn new(me: Incarnation, mutation: Option<Mutation>) -> Agreement {
+        Agreement {
+            me,
+            cell: CellId(0),
+            generation: 0,
+            schedule: None,
+            acceptor: Acceptor::default(),
+            log: Log::default(),
+            proposer: None,
+            mutation,
+        }
+    }
+
+    // ---- as an agent ----
+
+    /// A collect: the promise with a report, a refusal, or nothing from a learner.
+    pub fn collect(&mut self, round: Round, from: Instance, records: &mut Vec<Record>) -> Option<Message> {
+        if !self.votes() {
+            return None;
+        }
+        if !self.promise(round, records) {
+            return Some(Message::Refuse { refused: round, promised: self.acceptor.promised() });
+        }
+        Some(self.last_message(round, from))
+    }
+
+    /// Begins: what was accepted of them, or the stronger round that is promised. `held` tells whether a large value's bytes are here.
+    /// Learns from `success` too.
+    pub fn begin(
+        &mut self,
+        round: Round,
+        proposals: Vec<Proposal>,
+        held: impl Fn(&Value) -> bool,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<Instance>, Round> {
+        if !self.votes() {
+            return Ok(Vec::new());
+        }
+        if round < self.acceptor.promised() {
+            return Err(self.acceptor.promised());
+        }
+        if !self.mutated(Mutation::BeginKeepsPromise) {
+            self.promise(round, records);
+        }
+        let mut accepted = Vec::with_capacity(proposals.len());
+        for Proposal { instance, value } in proposals {
+            if self.log.is_decided(instance) {
+                // Already decided, so on this value: say yes, the master has not heard enough of us.
+                accepted.push(instance);
+            } else if held(&value) && self.may_accept(instance) {
+                self.accept_value(instance, round, value, records);
+                accepted.push(instance);
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn accept_value(&mut self, instance: Instance, round: Round, value: Value, records: &mut Vec<Record>) {
+        records.push(Record::Accepted { instance, round, value: value.clone() });
+        self.acceptor.accept(instance, round, value);
+    }
+
+    /// A replaced incarnation answers nothing at m + W or above once it has executed m. And an agent that is far
+    /// behind takes no more: it must catch up first, its memory is bounded.
+    fn may_accept(&self, instance: Instance) -> bool {
+        let Some(schedule) = &self.schedule else { return false };
+        let known = instance <= self.log.executed().plus(schedule.window);
+        if known && !schedule.of(instance).is_voter(self.me) {
+            return false;
+        }
+        instance <= self.log.executed().plus(schedule.window.saturating_mul(AHEAD_WINDOWS_MAX))
+    }
+
+    /// Everything up to `upto` is decided; what was accepted here in that same round is the decision.
+    /// What was accepted in another round may not be: that has to be caught up.
+    pub fn success(&mut self, round: Round, upto: Instance, records: &mut Vec<Record>) {
+        let mut instance = self.log.next();
+        while instance <= upto {
+            match self.acceptor.accepted(instance) {
+                Some((accepted, value)) if *accepted == round => {
+                    let value = value.clone();
+                    self.decide(instance, value, records);
+                    instance = instance.next();
+                }
+                Some(_) | None if self.log.is_decided(instance) => instance = instance.next(),
+                Some(_) | None => break,
+            }
+        }
+    }
+
+    /// Decisions told by another replica.
+    pub fn decided(&mut self, entries: Vec<Proposal>, records: &mut Vec<Record>) {
+        for Proposal { instance, value } in entries {
+            self.decide(instance, value, records);
+        }
+    }
+
+    fn decide(&mut self, instance: Instance, value: Value, records: &mut Vec<Record>) {
+        if self.log.decide(instance, value.clone()) {
+            records.push(Record::Decided { instance, value });
+        }
+    }
+
+    // ---- as a proposer ----
+
+    /// Starts a round stronger than every round heard of, with this incarnation's own promise.
+    pub fn raise(&mut self, id: ReplicaId, heard: Round, records: &mut Vec<Record>) -> Round {
+        let sequence = self.acceptor.promised().sequence.max(heard.sequence) + 1;
+        let incarnation =
+            if self.mutated(Mutation::RoundsWithoutIncarnation) { Incarnation(0) } else { self.me };
+        let round = Round { sequence, id, incarnation };
+        self.proposer = Some(Proposer::new(round, self.log.next()));
+        if self.votes() && self.promise(round, records) {
+            let next = self.log.next();
+            let (reports, _) = self.reports(next, usize::MAX, usize::MAX);
+            let executed = self.log.executed();
+            let me = self.me;
+            if let Some(proposer) = &mut self.proposer {
+                proposer.last(next, me, executed, next, None, reports);
+            }
+        }
+        round
+    }
+
+    /// The collects that are still wanted: from every voter of the configurations in force and scheduled.
+    pub fn collects(&self) -> Vec<(Incarnation, Message)> {
+        let (Some(proposer), Some(schedule)) = (&self.proposer, &self.schedule) else { return Vec::new() };
+        let others =
+            schedule.voters().into_iter().filter(|&voter| voter != self.me && !proposer.complete(voter));
+        let round = proposer.round;
+        others
+            .map(|voter| {
+                (voter, Message::Collect { round, from: proposer.collect_from(voter, self.log.executed()) })
+            })
+            .collect()
+    }
+
+    /// A last. Gives the collect for the rest of a long one.
+    pub fn last(&mut self, sender: Incarnation, last: Last, records: &mut Vec<Record>) -> Option<Message> {
+        let Last { round, executed, from, next, reports } = last;
+        if self.proposer.as_ref().is_none_or(|proposer| proposer.round != round) {
+            return None;
+        }
+        for report in &reports {
+            if report.round.is_none() {
+                self.decide(report.instance, report.value.clone(), records);
+            }
+        }
+        let here = self.log.next();
+        let proposer = self.proposer.as_mut()?;
+        let more = proposer.last(here, sender, executed, from, next, reports)?;
+        Some(Message::Collect { round, from: more })
+    }
+
+    /// Begins whatever may be begun: what earlier rounds left, then `queue`, and no-ops up to where a scheduled
+    /// configuration comes into force. Returns the instances begun.
+    pub fn pump(&mut self, queue: &mut VecDeque<Value>, records: &mut Vec<Record>) -> Vec<Instance> {
+        let mut begun = Vec::new();
+        while let Some(value) = self.next_value(queue) {
+            let Some(proposer) = &mut self.proposer else { break };
+            let round = proposer.round;
+            let instance = proposer.begin(value.clone());
+            begun.push(instance);
+            if self.votes() && self.acceptor.promised() == round && self.may_accept(instance) {
+                self.accept_value(instance, round, value, records);
+                self.count(self.me, instance, records);
+            }
+        }
+        begun
+    }
+
+    fn next_value(&mut self, queue: &mut VecDeque<Value>) -> Option<Value> {
+        loop {
+            let schedule = self.schedule.as_ref()?;
+            let dropped = self.mutated(Mutation::AcceptedDropped);
+            let proposer = self.proposer.as_mut()?;
+            let next = proposer.next();
+            // At or below the floor it is decided and executed elsewhere: it is caught up, never begun.
+            if self.log.is_decided(next) || next <= proposer.floor() && !dropped {
+                proposer.skip();
+                continue;
+            }
+            if !self.may_begin(next) {
+                return None;
+            }
+            let proposer = self.proposer.as_ref()?;
+            if let Some(value) = proposer.inherited(schedule.of(next), next) {
+                return Some(value);
+            }
+            let fill = proposer.inherited_upto().max(Instance(schedule.latest_from().0.saturating_sub(1)));
+            let queued = if next > proposer.inherited_upto() { queue.pop_front() } else { None };
+            return queued.or_else(|| (next <= fill).then_some(Value::Noop));
+        }
+    }
+
+    /// Begins instance i only when everything ≤ i − W is executed here, this incarnation votes on i, and a
+    /// majority of i's voters promised this round. (Rule 2 of restart and membership.)
+    fn may_begin(&self, instance: Instance) -> bool {
+        let (Some(schedule), Some(proposer)) = (&self.schedule, &self.proposer) else { return false };
+        let within = instance <= self.log.executed().plus(schedule.window);
+        if !within && !self.mutated(Mutation::BeginBeyondWindow) {
+            return false;
+        }
+        let configuration = schedule.of(instance);
+        if !configuration.is_voter(self.me) && !self.mutated(Mutation::ForeignProposer) {
+            return false;
+        }
+        if self.mutated(Mutation::LastsNotPerConfiguration) {
+            return schedule.entries.iter().any(|(_, any)| proposer.collected(any, instance));
+        }
+        proposer.collected(configuration, instance)
+    }
+
+    /// Begins of these instances for one agent, as few messages as their size allows.
+    pub fn begin_messages(&self, agent: Incarnation, instances: &[Instance], now: Time) -> Vec<Message> {
+        let (Some(proposer), Some(schedule)) = (&self.proposer, &self.schedule) else { return Vec::new() };
+        let mut messages = Vec::new();
+        let mut proposals: Vec<Proposal> = Vec::new();
+        let mut bytes = 0;
+        let success = self.log.decided_upto();
+        let message = |proposals| Message::Begin { round: proposer.round, sent: now, success, proposals };
+        for instance in instances {
+            let Some(open) = proposer.open().get(instance) else { continue };
+            if open.accepted.contains(&agent) || !schedule.of(*instance).is_voter(agent) {
+                continue;
+            }
+            let weight = match &open.value {
+                Value::Command(bytes) => bytes.len(),
+                Value::Noop | Value::Large { .. } | Value::Config(_) | Value::Genesis(_) => 0,
+            };
+            if bytes + weight > BATCH_BYTES_MAX {
+                messages.push(message(std::mem::take(&mut proposals)));
+                bytes = 0;
+            }
+            bytes += weight;
+            proposals.push(Proposal { instance: *instance, value: open.value.clone() });
+        }
+        if !proposals.is_empty() {
+            messages.push(message(proposals));
+        }
+        messages
+    }
+
+    /// Accepts. Count only in the round they were given for.
+    pub fn accept(
+        &mut self,
+        sender: Incarnation,
+        round: Round,
+        instances: &[Instance],
+        records: &mut Vec<Record>,
+    ) {
+        let same = self.proposer.as_ref().is_some_and(|proposer| proposer.round == round);
+        if !same && !self.mutated(Mutation::AcceptsSurviveRound) {
+            return;
+        }
+        for instance in instances {
+            self.count(sender, *instance, records);
+        }
+    }
+
+    fn count(&mut self, sender: Incarnation, instance: Instance, records: &mut Vec<Record>) {
+        let (Some(proposer), Some(schedule)) = (&mut self.proposer, &self.schedule) else { return };
+        if let Some(value) = proposer.accepted(sender, instance, schedule.of(instance)) {
+            self.decide(instance, value, records);
+        }
+    }
+
+    /// The round is over: a stronger one is promised somewhere, or leading makes no sense any more.
+    pub fn step_down(&mut self) {
+        self.proposer = None;
+    }
+
+    // ---- execution and configuration ----
+
+    /// The next decided entry.
+    pub fn executable(&self) -> Option<(Instance, &Value)> {
+        self.log.executable().map(|value| (self.log.next(), value))
+    }
+
+    /// The next decided entry is executed. Returns the configuration that it scheduled, if it did.
+    pub fn executed(&mut self) -> Option<Configuration> {
+        let instance = self.log.next();
+        let value = self.log.execute()?;
+        let scheduled = match value {
+            Value::Genesis(genesis) => {
+                self.found(instance, &genesis);
+                Some(genesis.configuration)
+            }
+            Value::Config(configuration) => {
+                let schedule = self.schedule.as_mut()?;
+                schedule.schedule(instance, &configuration).then_some(configuration)
+            }
+            Value::Noop | Value::Command(_) | Value::Large { .. } => None,
+        };
+        let executed = self.log.executed();
+        if let Some(schedule) = &mut self.schedule {
+            schedule.prune(executed);
+        }
+        self.acceptor.forget(executed);
+        if let Some(proposer) = &mut self.proposer {
+            proposer.forget(executed);
+        }
+        self.note_recovered();
+        scheduled
+    }
+
+    fn found(&mut self, instance: Instance, genesis: &Genesis) {
+        self.cell = genesis.cell;
+        self.generation = genesis.generation;
+        self.schedule = Some(Schedule::new(instance, genesis));
+    }
+
+    /// The first time that every configuration from here on has a majority of lasts and everything they
+    /// report is executed, whatever earlier rounds decided is executed here. That stays so: nobody else
+    /// decides anything while this round is the strongest.
+    pub fn note_recovered(&mut self) {
+        let (Some(proposer), Some(schedule)) = (&mut self.proposer, &self.schedule) else { return };
+        let next = self.log.next();
+        let collected = schedule
+            .entries
+            .iter()
+            .all(|(from, configuration)| proposer.collected(configuration, next.max(*from)));
+        if collected && self.log.executed() >= proposer.inherited_upto() {
+            proposer.recovered = true;
+        }
+    }
+
+    /// Becomes the first member of a cell, or goes on alone in a new generation: the one entry that is not agreed.
+    pub fn fix(&mut self, genesis: Genesis, records: &mut Vec<Record>) {
+        let next = self.log.next();
+        self.decide(next, Value::Genesis(genesis), records);
+    }
+
+    /// A survivor keeps what it accepted, up to the first hole, as if decided. Only an operator may say so.
+    pub fn keep_accepted(&mut self, records: &mut Vec<Record>) {
+        let mut instance = self.log.next();
+        loop {
+            let accepted = self.acceptor.accepted(instance).map(|(_, value)| value.clone());
+            match accepted {
+                Some(value) if !self.log.is_decided(instance) => self.decide(instance, value, records),
+                Some(_) => {}
+                None if self.log.is_decided(instance) => {}
+                None => break,
+            }
+            instance = instance.next();
+        }
+    }
+
+    /// Goes on alone in a new generation, from the first instance after what is decided in a row. What is decided
+    /// beyond a hole is given up with the hole.
+    pub fn recover(&mut self, genesis: Genesis, records: &mut Vec<Record>) {
+        let at = self.log.decided_upto().next();
+        self.log.forget_ahead(at);
+        self.acceptor.forget_from(at);
+        self.decide(at, Value::Genesis(genesis), records);
+    }
+
+    pub fn install(&mut self, position: Position) {
+        self.cell = position.cell;
+        self.generation = position.generation;
+        self.schedule = Some(position.schedule);
+        self.log.install(position.executed);
+        self.acceptor.forget(position.executed);
+        if let Some(proposer) = &mut self.proposer {
+            proposer.forget(position.executed);
+        }
+    }
+
+    /// Gives back what a durable replica had on disk.
+    pub fn replay(&mut self, record: Record) {
+        match record {
+            Record::Promised(round) => {
+                self.acceptor.promise(round);
+            }
+            Record::Accepted { instance, round, value } => {
+                self.acceptor.promise(round);
+                if !self.log.is_decided(instance) {
+                    self.acceptor.accept(instance, round, value);
+                }
+            }
+            Record::Decided { instance, value } => {
+                if matches!(value, Value::Genesis(_)) {
+                    self.log.forget_ahead(instance);
+                    self.acceptor.forget_from(instance);
+                }
+                self.log.decide(instance, value);
+            }
+            Record::Life { .. } | Record::Data { .. } => {}
+        }
+    }
+
+    /// The records that a durable replica must still have beside a snapshot of what is executed.
+    pub fn memory(&self) -> Vec<Record> {
+        let mut records = vec![Record::Promised(self.acceptor.promised())];
+        let next = self.log.next();
+        for (instance, (round, value)) in self.acceptor.accepted_from(next) {
+            records.push(Record::Accepted { instance, round: *round, value: value.clone() });
+        }
+        for (instance, value) in self.log.ahead_from(next) {
+            records.push(Record::Decided { instance, value: value.clone() });
+        }
+        records
+    }
+
+    /// Whether this incarnation may answer as a voter: some scheduled configuration names it, and everything
+    /// before that comes into force is executed.
+    pub fn votes(&self) -> bool {
+        let Some(schedule) = &self.schedule else { return false };
+        let Some(from) = schedule.votes_from(self.me) else { return false };
+        self.mutated(Mutation::LearnerVotesEarly) || self.log.next() >= from
+    }
+
+    /// A majority of the new voters must vote now, or be newcomers that have all but caught up, and be
+    /// connected (`ready`): a change must not leave the next instance without a live majority.
+    pub fn may_change(&self, configuration: &Configuration, ready: &BTreeSet<Incarnation>) -> bool {
+        self.mutated(Mutation::ChangeUnchecked) || configuration.majority(|voter| ready.contains(&voter))
+    }
+
+    /// One change at a time: the latest scheduled configuration is in force.
+    pub fn settled(&self) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.latest_from() <= self.log.next())
+    }
+
+    /// A member that the latest configuration does not name may go when a majority of those it names has executed
+    /// everything before it came into force: until then it may be the only one who knows.
+    pub fn may_leave(&self, executed: &BTreeMap<Incarnation, Instance>) -> bool {
+        let Some(schedule) = &self.schedule else { return false };
+        let latest = schedule.latest();
+        if latest.member(self.me).is_some() {
+            return false;
+        }
+        let last = Instance(schedule.latest_from().0.saturating_sub(1));
+        self.mutated(Mutation::LeavesEarly)
+            || latest.majority(|voter| executed.get(&voter).is_some_and(|executed| *executed >= last))
+    }
+
+    // ---- looking in ----
+
+    pub fn me(&self) -> Incarnation {
+        self.me
+    }
+
+    pub fn schedule(&self) -> Option<&Schedule> {
+        self.schedule.as_ref()
+    }
+
+    /// The configuration of the next instance to execute.
+    pub fn current(&self) -> Option<&Configuration> {
+        self.schedule.as_ref().map(|schedule| schedule.of(self.log.next()))
+    }
+
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    pub fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
+    }
+
+    pub fn proposer(&self) -> Option<&Proposer> {
+        self.proposer.as_ref()
+    }
+
+    pub fn mutated(&self, mutation: Mutation) -> bool {
+        cfg!(feature = "mutants") && self.mutation == Some(mutation)
+    }
+
+    fn promise(&mut self, round: Round, records: &mut Vec<Record>) -> bool {
+        if round == self.acceptor.promised() {
+            return true;
+        }
+        let promised = self.acceptor.promise(round);
+        if promised {
+            records.push(Record::Promised(round));
+            // An own weaker round is over with this promise.
+            if self.proposer.as_ref().is_some_and(|proposer| proposer.round < round) {
+                self.proposer = None;
+            }
+        }
+        promised
+    }
+
+    fn last_message(&self, round: Round, from: Instance) -> Message {
+        let from = from.max(self.log.next());
+        let (reports, next) = self.reports(from, BATCH_BYTES_MAX, REPORTS_MAX);
+        let executed =
+            if self.mutated(Mutation::AcceptedDropped) { Instance(0) } else { self.log.executed() };
+        Message::Last { round, executed, from, next, reports }
+    }
+
+    /// What is known of instances `from` on: decided ones as such, others as accepted. At most `bytes` and `count`,
+    /// and where to go on.
+    fn reports(&self, from: Instance, bytes: usize, count: usize) -> (Vec<Report>, Option<Instance>) {
+        let mut known: BTreeMap<Instance, Report> = BTreeMap::new();
+        for (instance, (round, value)) in self.acceptor.accepted_from(from) {
+            known.insert(instance, Report { instance, round: Some(*round), value: value.clone() });
+        }
+        for (instance, value) in self.log.ahead_from(from) {
+            known.insert(instance, Report { instance, round: None, value: value.clone() });
+        }
+        let mut total = 0;
+        let mut reports = Vec::new();
+        for (instance, report) in known {
+            total += match &report.value {
+                Value::Command(bytes) => bytes.len(),
+                Value::Noop | Value::Large { .. } | Value::Config(_) | Value::Genesis(_) => 0,
+            };
+            if total > bytes && !reports.is_empty() || reports.len() >= count {
+                return (reports, Some(instance));
+            }
+            reports.push(report);
+        }
+        (reports, None)
+    }
+}
+
+/// The fields of a [`Message::Last`].
+pub struct Last {
+    pub round: Round,
+    pub executed: Instance,
+    pub from: Instance,
+    pub next: Option<Instance>,
+    pub reports: Vec<Report>,
+}
+
+/// Windows that an agent accepts beyond what it has executed.
+const AHEAD_WINDOWS_MAX: u64 = 4;
+
+/// Reports in one last.
+const REPORTS_MAX: usize = 8192;

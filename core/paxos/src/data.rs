@@ -1,0 +1,226 @@
+//! [`Data`]: large values, which travel beside the log in chunks (the seed's outbound data).
+//!
+//! A master offers a large value to all agents at once; they fetch it in chunks, a few at a time, and say when they
+//! hold it. Only then does the value get an instance, so small writes pass it on the way. Agents accept its name
+//! only when they hold its bytes, so a decided value is held by a majority and can be fetched from any of it.
+
+use crate::identity::{Incarnation, Time};
+use crate::message::CHUNK_BYTES;
+use crate::value::{DataName, OUT_OF_BAND_MAX, Value};
+use bytes::{Bytes, BytesMut};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// The large values here, on their way here, and on offer from here.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    held: BTreeMap<DataName, Held>,
+    partial: BTreeMap<DataName, Partial>,
+    offers: BTreeMap<DataName, Offer>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: Bytes,
+    /// When it came: what no entry ever names is dropped after a while.
+    since: Time,
+}
+
+/// A value being fetched.
+#[derive(Clone, Debug)]
+struct Partial {
+    length: u32,
+    bytes: BytesMut,
+    /// Everything below was asked for.
+    asked: u32,
+    from: SocketAddr,
+    progress: Time,
+    /// Who wants to hear that it is held.
+    offered_by: Option<SocketAddr>,
+}
+
+/// A value that waits for a majority to hold it before it is proposed.
+#[derive(Clone, Debug)]
+struct Offer {
+    length: u32,
+    holders: BTreeSet<Incarnation>,
+}
+
+/// What an arriving chunk led to.
+pub enum Arrival {
+    /// Ask for more, at these offsets.
+    More(Vec<u32>),
+    /// Complete, and the bytes match the name. Tell the offerer, if one waits.
+    Complete(Bytes, Option<SocketAddr>),
+    /// Not wanted, or the bytes did not match the name.
+    Dropped,
+}
+
+impl Data {
+    pub fn holds(&self, value: &Value) -> bool {
+        match value {
+            Value::Large { name, .. } => self.held.contains_key(name),
+            Value::Noop | Value::Command(_) | Value::Config(_) | Value::Genesis(_) => true,
+        }
+    }
+
+    pub fn get(&self, name: &DataName) -> Option<Bytes> {
+        self.held.get(name).map(|held| held.bytes.clone())
+    }
+
+    pub fn insert(&mut self, now: Time, name: DataName, bytes: Bytes) {
+        self.partial.remove(&name);
+        self.held.insert(name, Held { bytes, since: now });
+    }
+
+    /// Puts a value on offer.
+    pub fn offer(&mut self, now: Time, me: Incarnation, bytes: Bytes) -> DataName {
+        let name = DataName::of(&bytes);
+        let length = bytes.len() as u32;
+        self.insert(now, name, bytes);
+        self.offers.insert(name, Offer { length, holders: BTreeSet::from([me]) });
+        name
+    }
+
+    pub fn offers(&self) -> impl Iterator<Item = (DataName, u32, &BTreeSet<Incarnation>)> {
+        self.offers.iter().map(|(name, offer)| (*name, offer.length, &offer.holders))
+    }
+
+    pub fn held_by(&mut self, name: DataName, holder: Incarnation) {
+        if let Some(offer) = self.offers.get_mut(&name) {
+            offer.holders.insert(holder);
+        }
+    }
+
+    /// Takes the offers that enough hold: they are to be proposed.
+    pub fn ready(&mut self, enough: impl Fn(&BTreeSet<Incarnation>) -> bool) -> Vec<Value> {
+        let names: Vec<DataName> =
+            self.offers.iter().filter(|(_, offer)| enough(&offer.holders)).map(|(name, _)| *name).collect();
+        names
+            .into_iter()
+            .filter_map(|name| {
+                self.offers.remove(&name).map(|offer| Value::Large { name, length: offer.length })
+            })
+            .collect()
+    }
+
+    /// Mastership is gone: its offers are not proposed here any more. The clients ask again.
+    pub fn withdraw(&mut self) {
+        self.offers.clear();
+    }
+
+    /// Starts fetching. Returns the offsets to ask for at once.
+    pub fn fetch(
+        &mut self,
+        now: Time,
+        name: DataName,
+        length: u32,
+        from: SocketAddr,
+        offered: bool,
+    ) -> Vec<u32> {
+        if let Some(partial) = self.partial.get_mut(&name) {
+            if offered {
+                partial.offered_by = Some(from);
+            }
+            return Vec::new();
+        }
+        if self.held.contains_key(&name)
+            || length as usize > OUT_OF_BAND_MAX
+            || self.partial.len() >= PARTIAL_MAX
+        {
+            return Vec::new();
+        }
+        let offered_by = offered.then_some(from);
+        let partial = Partial { length, bytes: BytesMut::new(), asked: 0, from, progress: now, offered_by };
+        let partial = self.partial.entry(name).or_insert(partial);
+        partial.ask()
+    }
+
+    pub fn chunk(&mut self, now: Time, name: DataName, length: u32, offset: u32, bytes: Bytes) -> Arrival {
+        let Some(partial) = self.partial.get_mut(&name) else { return Arrival::Dropped };
+        let expected = partial.bytes.len() as u32;
+        if length != partial.length || offset != expected || bytes.len() > (length - expected) as usize {
+            return Arrival::Dropped;
+        }
+        // The first bytes show that the value exists: room for all of it from here on.
+        partial.bytes.reserve(length as usize - partial.bytes.len());
+        partial.bytes.extend_from_slice(&bytes);
+        partial.progress = now;
+        if (partial.bytes.len() as u32) < length {
+            return Arrival::More(partial.ask());
+        }
+        let Some(partial) = self.partial.remove(&name) else { return Arrival::Dropped };
+        let bytes = partial.bytes.freeze();
+        if DataName::of(&bytes) != name {
+            return Arrival::Dropped;
+        }
+        self.insert(now, name, bytes.clone());
+        Arrival::Complete(bytes, partial.offered_by)
+    }
+
+    /// Fetches that got nowhere for `patience_micros`: starts each again at what is missing, from the next holder that
+    /// `other` names. Returns whom to ask for what.
+    pub fn stalled(
+        &mut self,
+        now: Time,
+        patience_micros: u64,
+        mut other: impl FnMut(SocketAddr) -> Option<SocketAddr>,
+    ) -> Vec<(SocketAddr, DataName, u32)> {
+        let mut asks = Vec::new();
+        for (name, partial) in &mut self.partial {
+            if now.since(partial.progress) < patience_micros {
+                continue;
+            }
+            partial.from = other(partial.from).unwrap_or(partial.from);
+            partial.progress = now;
+            partial.asked = partial.bytes.len() as u32;
+            asks.extend(partial.ask().into_iter().map(|offset| (partial.from, *name, offset)));
+        }
+        asks
+    }
+
+    pub fn source(&self, name: &DataName) -> Option<SocketAddr> {
+        self.partial.get(name).map(|partial| partial.from)
+    }
+
+    pub fn is_fetching(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// A part of a value that is here.
+    pub fn slice(&self, name: &DataName, offset: u32) -> Option<(u32, Bytes)> {
+        let bytes = &self.held.get(name)?.bytes;
+        let start = (offset as usize).min(bytes.len());
+        let end = (start + CHUNK_BYTES).min(bytes.len());
+        Some((bytes.len() as u32, bytes.slice(start..end)))
+    }
+
+    /// Drops what no entry names (`named`) and is older than a while, and fetches nobody wants.
+    pub fn trim(&mut self, now: Time, named: impl Fn(&DataName) -> bool) {
+        let offers = &self.offers;
+        self.held.retain(|name, held| {
+            named(name) || offers.contains_key(name) || now.since(held.since) < UNNAMED_MICROS_MAX
+        });
+        self.partial.retain(|_, partial| now.since(partial.progress) < UNNAMED_MICROS_MAX);
+    }
+}
+
+impl Partial {
+    /// The next chunks to ask for: a few under way at once fill the link without flooding it.
+    fn ask(&mut self) -> Vec<u32> {
+        let mut offsets = Vec::new();
+        let limit = self.bytes.len() + FETCH_CHUNKS * CHUNK_BYTES;
+        while self.asked < self.length && (self.asked as usize) < limit {
+            offsets.push(self.asked);
+            self.asked = self.asked.saturating_add(CHUNK_BYTES as u32);
+        }
+        offsets
+    }
+}
+
+/// Chunks under way per value.
+const FETCH_CHUNKS: usize = 4;
+/// Values under way at once: each may take [`OUT_OF_BAND_MAX`] bytes.
+const PARTIAL_MAX: usize = 16;
+/// How long a value that no entry names is kept: its begin may still be on the way.
+const UNNAMED_MICROS_MAX: u64 = 60_000_000;

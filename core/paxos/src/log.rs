@@ -1,0 +1,163 @@
+//! [`Log`]: what is decided. Executed entries stay for catch-up, within limits.
+
+use crate::identity::Instance;
+use crate::value::Value;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Decided entries: a run of executed ones, and those decided ahead of a hole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Log {
+    /// The next instance to execute; everything below is executed. 0: not even the genesis is known.
+    next: Instance,
+    /// Executed entries still here, the last one at `next - 1`.
+    kept: VecDeque<Value>,
+    kept_bytes: usize,
+    /// Decided, not executed.
+    ahead: BTreeMap<Instance, Value>,
+}
+
+impl Log {
+    pub fn next(&self) -> Instance {
+        self.next
+    }
+
+    /// The last executed instance; 0 also when nothing is.
+    pub fn executed(&self) -> Instance {
+        Instance(self.next.0.saturating_sub(1))
+    }
+
+    /// The oldest entry still here for catch-up.
+    pub fn first(&self) -> Instance {
+        Instance(self.next.0 - self.kept.len() as u64)
+    }
+
+    /// Everything up to here is decided, executed or not.
+    pub fn decided_upto(&self) -> Instance {
+        let mut upto = self.next;
+        while self.ahead.contains_key(&upto) {
+            upto = upto.next();
+        }
+        Instance(upto.0.saturating_sub(1))
+    }
+
+    pub fn is_decided(&self, instance: Instance) -> bool {
+        instance < self.next || self.ahead.contains_key(&instance)
+    }
+
+    /// Notes a decision. False: it was known.
+    pub fn decide(&mut self, instance: Instance, value: Value) -> bool {
+        if instance < self.next {
+            if let Some(kept) = self.kept(instance) {
+                assert_eq!(*kept, value, "two values decided for {instance:?}");
+            }
+            return false;
+        }
+        match self.ahead.get(&instance) {
+            Some(known) => {
+                assert_eq!(*known, value, "two values decided for {instance:?}");
+                false
+            }
+            None => {
+                self.ahead.insert(instance, value);
+                true
+            }
+        }
+    }
+
+    /// The next entry, if it is decided.
+    pub fn executable(&self) -> Option<&Value> {
+        self.ahead.get(&self.next)
+    }
+
+    /// Moves the next entry from decided to executed.
+    pub fn execute(&mut self) -> Option<Value> {
+        let value = self.ahead.remove(&self.next)?;
+        self.kept_bytes += value.weight();
+        self.kept.push_back(value.clone());
+        self.next = self.next.next();
+        Some(value)
+    }
+
+    fn kept(&self, instance: Instance) -> Option<&Value> {
+        let offset = instance.0.checked_sub(self.first().0)?;
+        self.kept.get(offset as usize)
+    }
+
+    /// A decided entry, executed or not, if it is still here.
+    pub fn get(&self, instance: Instance) -> Option<&Value> {
+        if instance < self.next { self.kept(instance) } else { self.ahead.get(&instance) }
+    }
+
+    pub fn ahead_from(&self, from: Instance) -> impl Iterator<Item = (Instance, &Value)> {
+        self.ahead.range(from..).map(|(instance, value)| (*instance, value))
+    }
+
+    pub fn ahead_count(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// Drops executed entries: those every member has (`needed` is the oldest one still wanted), but never
+    /// fewer than [`KEEP_MIN`]; and, wanted or not, those beyond the limits.
+    pub fn trim(&mut self, needed: Instance) {
+        while let Some(oldest) = self.kept.front() {
+            let wanted = self.first() >= needed || self.kept.len() <= KEEP_MIN;
+            let within = self.kept_bytes <= KEEP_BYTES_MAX && self.kept.len() <= KEEP_MAX;
+            if wanted && within || self.kept.len() <= 1 {
+                break;
+            }
+            self.kept_bytes -= oldest.weight();
+            self.kept.pop_front();
+        }
+    }
+
+    /// Gives up what is decided from `from` on: only a recovered generation may.
+    pub fn forget_ahead(&mut self, from: Instance) {
+        self.ahead.split_off(&from);
+    }
+
+    /// A snapshot took the place of everything up to `executed`.
+    pub fn install(&mut self, executed: Instance) {
+        self.next = executed.next();
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.ahead = self.ahead.split_off(&self.next);
+    }
+}
+
+/// Executed entries kept for catch-up, and their bytes: the seed's PaxosCacheTimeout, counted instead of timed.
+/// Beyond, a snapshot.
+pub const KEEP_MAX: usize = 100_000;
+pub const KEEP_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Kept even when every connected member has them: a member that reconnects a moment later needs them.
+const KEEP_MIN: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn command(text: &'static str) -> Value {
+        Value::Command(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn execution_waits_for_a_hole() {
+        let mut log = Log::default();
+        assert!(log.decide(Instance(1), command("b")));
+        assert_eq!(log.execute(), None);
+        assert!(log.decide(Instance(0), command("a")));
+        assert_eq!(log.decided_upto(), Instance(1));
+        assert_eq!(log.execute(), Some(command("a")));
+        assert_eq!(log.execute(), Some(command("b")));
+        assert_eq!(log.executed(), Instance(1));
+        assert!(!log.decide(Instance(1), command("b")));
+    }
+
+    #[test]
+    #[should_panic(expected = "two values decided")]
+    fn a_second_value_is_a_bug() {
+        let mut log = Log::default();
+        log.decide(Instance(3), command("a"));
+        log.decide(Instance(3), command("b"));
+    }
+}

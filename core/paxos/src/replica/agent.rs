@@ -1,0 +1,119 @@
+//! A replica as agent: answering collects and begins, fetching large values.
+
+use super::Replica;
+use crate::data::Arrival;
+use crate::identity::{Instance, Round, Time};
+use crate::message::{Message, Proposal};
+use crate::step::{Effect, Record};
+use crate::value::{DataName, Value};
+use bytes::Bytes;
+use std::net::SocketAddr;
+
+impl Replica {
+    pub(super) fn collect(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        round: Round,
+        first: Instance,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.heard = self.heard.max(round);
+        // Under a grant to another round no collect is answered; a weaker one is refused all the same.
+        if !self.lease.answers_collect(now, round) && round >= self.agreement.acceptor().promised() {
+            return;
+        }
+        if let Some(answer) = self.agreement.collect(round, first, &mut self.records) {
+            self.send(from, answer, effects);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        round: Round,
+        sent: Time,
+        success: Instance,
+        proposals: Vec<Proposal>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.heard = self.heard.max(round);
+        for proposal in &proposals {
+            if let Value::Large { name, length } = &proposal.value {
+                self.fetch(now, *name, *length, from, false, effects);
+            }
+        }
+        let data = &self.data;
+        match self.agreement.begin(round, proposals, |value| data.holds(value), &mut self.records) {
+            Ok(instances) => {
+                self.agreement.success(round, success, &mut self.records);
+                if self.agreement.votes() && self.agreement.acceptor().promised() == round {
+                    let granted_micros = self.lease.grant(now, round);
+                    let executed = self.agreement.log().executed();
+                    let accept = Message::Accept { round, sent, granted_micros, executed, instances };
+                    self.send(from, accept, effects);
+                }
+            }
+            Err(promised) => self.send(from, Message::Refuse { refused: round, promised }, effects),
+        }
+    }
+
+    pub(super) fn offered(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        name: DataName,
+        length: u32,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.data.holds(&Value::Large { name, length }) {
+            self.send(from, Message::Held { name }, effects);
+        } else {
+            self.fetch(now, name, length, from, true, effects);
+        }
+    }
+
+    pub(super) fn fetch(
+        &mut self,
+        now: Time,
+        name: DataName,
+        length: u32,
+        from: SocketAddr,
+        offered: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        for offset in self.data.fetch(now, name, length, from, offered) {
+            self.send(from, Message::Fetch { name, offset }, effects);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn chunk(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        name: DataName,
+        length: u32,
+        offset: u32,
+        bytes: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        match self.data.chunk(now, name, length, offset, bytes) {
+            Arrival::More(offsets) => {
+                for offset in offsets {
+                    self.send(from, Message::Fetch { name, offset }, effects);
+                }
+            }
+            Arrival::Complete(bytes, offered_by) => {
+                self.records.push(Record::Data { name, bytes });
+                if let Some(offerer) = offered_by {
+                    self.send(offerer, Message::Held { name }, effects);
+                }
+                self.eager = true;
+            }
+            Arrival::Dropped => {}
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Who belongs to the cell: forming it, taking replicas back in, operators' changes, leaving, recovery.
+
+use super::{Replica, TOLD_MAX};
+use crate::configuration::{Configuration, Genesis, Member, Role};
+use crate::identity::{CellId, Incarnation, Instance, Time};
+use crate::message::Message;
+use crate::step::{Change, ChangeRefusal, Effect, ExitReason, Note, VOTERS_MAX};
+use crate::value::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+impl Replica {
+    // ---- forming ----
+
+    /// The asker asks everyone who has not answered; alone, it forms its cell at once.
+    pub(super) fn ask_new(&mut self, effects: &mut Vec<Effect>) {
+        if self.settings.extension || !self.is_new() {
+            return;
+        }
+        let Some(forming) = &self.forming else { return };
+        let Some(nonce) = forming.asks() else { return };
+        let missing: Vec<SocketAddr> = forming.missing().collect();
+        for member in &missing {
+            self.send(*member, Message::Ask { nonce }, effects);
+        }
+        if missing.is_empty() {
+            self.form(nonce, effects);
+        }
+    }
+
+    /// Knows of no cell: has no state, and none is on its way.
+    fn is_new(&self) -> bool {
+        self.agreement.schedule().is_none()
+            && self.agreement.executable().is_none()
+            && self.catching.snapshot.is_none()
+    }
+
+    pub(super) fn asked(
+        &mut self,
+        from: SocketAddr,
+        sender: Incarnation,
+        nonce: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.settings.extension || !self.is_new() {
+            return;
+        }
+        if self.forming.as_mut().is_some_and(|forming| forming.asked(from, sender)) {
+            self.send(from, Message::New { nonce }, effects);
+        }
+    }
+
+    pub(super) fn answered_new(
+        &mut self,
+        from: SocketAddr,
+        sender: Incarnation,
+        nonce: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(forming) = &mut self.forming {
+            forming.answered(from, sender, nonce);
+            self.ask_new(effects);
+        }
+    }
+
+    fn form(&mut self, nonce: u64, effects: &mut Vec<Effect>) {
+        let cell = CellId(u128::from(self.draw()) << 64 | u128::from(self.draw()));
+        let Some(genesis) = self.forming.as_ref().and_then(|forming| forming.formed(cell)) else { return };
+        effects.push(Effect::Note(Note::Formed(cell)));
+        for member in &genesis.configuration.members {
+            self.send(member.address, Message::Formed { nonce, genesis: genesis.clone() }, effects);
+        }
+        self.agreement.fix(genesis, &mut self.records);
+    }
+
+    /// From no cell into one.
+    pub(super) fn joined(&mut self, now: Time, cell: CellId, generation: u32, effects: &mut Vec<Effect>) {
+        if self.forming.take().is_some() {
+            effects.push(Effect::Note(Note::Joined { cell, generation }));
+            self.next_tick = now;
+        }
+    }
+
+    // ---- configurations ----
+
+    /// A configuration entry was executed.
+    pub(super) fn configured(&mut self, now: Time, configuration: &Configuration, effects: &mut Vec<Effect>) {
+        self.joined(now, self.agreement.cell, self.agreement.generation, effects);
+        let (version, members) = (configuration.version, configuration.members.clone());
+        effects.push(Effect::Note(Note::Configuration { version, members }));
+        self.named |= configuration.member(self.settings.incarnation).is_some();
+        self.dial_members(effects);
+        if self.proposed.is_some_and(|proposed| proposed <= version) {
+            self.proposed = None;
+            if std::mem::take(&mut self.change_waits) {
+                effects.push(Effect::Changed(Ok(())));
+            }
+        }
+        self.send_collects(effects);
+        self.eager = true;
+    }
+
+    pub(super) fn dial_members(&mut self, effects: &mut Vec<Effect>) {
+        let Some(schedule) = self.agreement.schedule() else { return };
+        let members: Vec<SocketAddr> = schedule
+            .entries
+            .iter()
+            .flat_map(|(_, configuration)| &configuration.members)
+            .map(|member| member.address)
+            .collect();
+        for member in members {
+            self.dial(member, effects);
+        }
+    }
+
+    /// The master takes back in who comes with a new incarnation, and takes in extensions.
+    pub(super) fn upkeep(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(configuration) = self.changeable() else { return };
+        let silence = self.silence_micros();
+        let mut next = None;
+        let mut strangers = Vec::new();
+        for (address, link) in self.links.iter() {
+            // Only for an incarnation that echoed our nonce on a live connection: not for a ghost.
+            let Some(heartbeat) = link.heartbeat.as_ref().filter(|_| link.alive(now, silence) && link.echoed)
+            else {
+                continue;
+            };
+            match configuration.at(address) {
+                Some(member) if member.incarnation == link.incarnation && member.role != Role::Returning => {}
+                Some(_) if self.caught_up(link.executed) => {
+                    next = next.or(Some(with_incarnation(&configuration, address, link.incarnation)));
+                }
+                Some(_) => {}
+                None if heartbeat.extension => {
+                    next = next.or(Some(with_extension(&configuration, address, link.incarnation)));
+                }
+                // One that was just removed still votes until it leaves: no stranger.
+                None if heartbeat.votes => {}
+                None => strangers.push(address),
+            }
+        }
+        for address in strangers {
+            if !self.told.strangers.contains(&address) && self.told.strangers.len() < TOLD_MAX {
+                self.told.strangers.push(address);
+                effects.push(Effect::Note(Note::Stranger(address)));
+            }
+        }
+        if let Some(next) = next {
+            // A refusal here is only "not yet": the next tick looks again.
+            let _ = self.propose_configuration(now, next);
+        }
+    }
+
+    /// The configuration a change starts from: only a master with no change under way has one.
+    fn changeable(&self) -> Option<Configuration> {
+        if self.reign.is_none() || self.proposed.is_some() || !self.agreement.settled() {
+            return None;
+        }
+        self.agreement.schedule().map(|schedule| schedule.latest().clone())
+    }
+
+    fn caught_up(&self, executed: Instance) -> bool {
+        let window = self.agreement.schedule().map_or(0, |schedule| schedule.window);
+        executed.plus(window) >= self.agreement.log().executed()
+    }
+
+    /// Who could vote on the next instances: votes now, or is a newcomer within the window; and is connected.
+    fn ready(&self, now: Time, configuration: &Configuration) -> BTreeSet<Incarnation> {
+        let (me, silence) = (self.settings.incarnation, self.silence_micros());
+        let alive = |voter: &Member| {
+            voter.incarnation == me && self.agreement.votes()
+                || self.links.of(voter.incarnation).is_some_and(|link| {
+                    let votes = link.heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.votes);
+                    link.alive(now, silence) && (votes || link.echoed && self.caught_up(link.executed))
+                })
+        };
+        configuration.voters().filter(|voter| alive(voter)).map(|voter| voter.incarnation).collect()
+    }
+
+    fn propose_configuration(&mut self, now: Time, mut next: Configuration) -> Result<(), ChangeRefusal> {
+        next.version += 1;
+        next.members.sort_by_key(|member| member.id);
+        let ready = self.ready(now, &next);
+        if !self.agreement.may_change(&next, &ready) {
+            return Err(ChangeRefusal::Majority);
+        }
+        self.proposed = Some(next.version);
+        self.queue.push_front(Value::Config(next));
+        self.eager = true;
+        Ok(())
+    }
+
+    // ---- operators ----
+
+    pub(super) fn change(&mut self, now: Time, change: &Change, effects: &mut Vec<Effect>) {
+        if *change == Change::Recover {
+            let recovered = self.recover_alone(now, effects);
+            effects.push(Effect::Changed(recovered));
+            return;
+        }
+        let next = self.changed_configuration(now, change);
+        match next.and_then(|next| self.propose_configuration(now, next)) {
+            // Answered when the entry is executed.
+            Ok(()) => self.change_waits = true,
+            Err(refusal) => effects.push(Effect::Changed(Err(refusal))),
+        }
+    }
+
+    pub(super) fn fail_change(&mut self, effects: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.change_waits) {
+            effects.push(Effect::Changed(Err(ChangeRefusal::NotMaster)));
+        }
+    }
+
+    fn changed_configuration(&self, now: Time, change: &Change) -> Result<Configuration, ChangeRefusal> {
+        if self.reign.is_none() {
+            return Err(ChangeRefusal::NotMaster);
+        }
+        let mut next = self.changeable().ok_or(ChangeRefusal::Busy)?;
+        match *change {
+            Change::Add(address) => {
+                if next.at(address).is_some() {
+                    return Err(ChangeRefusal::Member(address));
+                }
+                // Which incarnation it is shows when it connects.
+                next = with_extension(&next, address, Incarnation(0));
+            }
+            Change::Promote(address) => self.promote(now, &mut next, address)?,
+            Change::Remove(address) => {
+                next.at(address).ok_or(ChangeRefusal::Stranger(address))?;
+                next.members.retain(|member| member.address != address);
+            }
+            Change::Replace { old, new } => {
+                next.at(old).ok_or(ChangeRefusal::Stranger(old))?;
+                next.members.retain(|member| member.address != old);
+                self.promote(now, &mut next, new)?;
+            }
+            Change::Recover => return Err(ChangeRefusal::NotLost),
+        }
+        match next.voters().count() {
+            0 => Err(ChangeRefusal::LastVoter),
+            1..=VOTERS_MAX => Ok(next),
+            _ => Err(ChangeRefusal::TooMany),
+        }
+    }
+
+    fn promote(&self, now: Time, next: &mut Configuration, address: SocketAddr) -> Result<(), ChangeRefusal> {
+        let silence = self.silence_micros();
+        let member = next.members.iter_mut().find(|member| member.address == address);
+        let member = member.ok_or(ChangeRefusal::Stranger(address))?;
+        if member.role == Role::Core {
+            return Err(ChangeRefusal::Member(address));
+        }
+        let link = self.links.get(address).filter(|link| link.alive(now, silence) && link.echoed);
+        let link = link.ok_or(ChangeRefusal::Unreachable(address))?;
+        if link.incarnation != member.incarnation || !self.caught_up(link.executed) {
+            return Err(ChangeRefusal::Behind(address));
+        }
+        member.role = Role::Core;
+        Ok(())
+    }
+
+    /// The seed's "if even one lives": this replica goes on alone, as the next generation of the same cell, with what
+    /// it knows decided and what it accepted up to the first hole. Whatever only the others knew is lost.
+    fn recover_alone(&mut self, now: Time, effects: &mut Vec<Effect>) -> Result<(), ChangeRefusal> {
+        let Some(configuration) = self.configuration_now().cloned() else {
+            return Err(ChangeRefusal::Stranger(self.settings.address));
+        };
+        let (me, silence) = (self.settings.incarnation, self.silence_micros());
+        let remembers = |voter: Incarnation| {
+            voter == me && self.agreement.votes()
+                || self.links.of(voter).is_some_and(|link| link.alive(now, silence))
+        };
+        if configuration.majority(remembers) {
+            return Err(ChangeRefusal::NotLost);
+        }
+        self.step_down(now, effects);
+        self.agreement.keep_accepted(&mut self.records);
+        let latest = self.agreement.schedule().map_or(configuration, |schedule| schedule.latest().clone());
+        let members =
+            latest.members.into_iter().map(|member| survivor(member, self.settings.address, me)).collect();
+        let configuration = Configuration { version: latest.version + 1, next_id: latest.next_id, members };
+        let window = self.agreement.schedule().map_or(crate::step::WINDOW, |schedule| schedule.window);
+        let (cell, generation) = (self.agreement.cell, self.agreement.generation + 1);
+        self.agreement.recover(Genesis { cell, generation, window, configuration }, &mut self.records);
+        Ok(())
+    }
+
+    // ---- leaving ----
+
+    /// A member the latest configuration does not name goes when it is not needed any more.
+    pub(super) fn leave_when_done(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let executed: BTreeMap<Incarnation, Instance> =
+            self.links.iter().map(|(_, link)| (link.incarnation, link.executed)).collect();
+        if !self.named || !self.agreement.may_leave(&executed) {
+            return;
+        }
+        let latest = self.agreement.schedule().map(|schedule| schedule.latest());
+        let replaced = latest.is_some_and(|latest| latest.at(self.settings.address).is_some());
+        self.step_down(now, effects);
+        self.exit(if replaced { ExitReason::Replaced } else { ExitReason::Removed }, effects);
+    }
+
+    /// Says so when so many voters came back without memory that no majority remembers.
+    pub(super) fn note_forgotten(&mut self, _now: Time, effects: &mut Vec<Effect>) {
+        let Some((remembering, voters)) = self.forgotten() else {
+            self.told.forgot = false;
+            return;
+        };
+        if !std::mem::replace(&mut self.told.forgot, true) {
+            effects.push(Effect::Note(Note::MajorityForgot { remembering, voters }));
+        }
+    }
+
+    /// (remembering, voters) when the voters that came back with another incarnation leave no majority.
+    pub(super) fn forgotten(&self) -> Option<(usize, usize)> {
+        let configuration = self.configuration_now()?;
+        let voters = configuration.voters().count();
+        let forgot = configuration.voters().filter(|voter| {
+            self.links.get(voter.address).is_some_and(|link| link.up && link.incarnation != voter.incarnation)
+        });
+        let remembering = voters - forgot.count();
+        (remembering * 2 <= voters).then_some((remembering, voters))
+    }
+
+    /// Panics of others: a second one at the same instance is a bug in executing it, a lone one is noise.
+    pub(super) fn watch_panics(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut seen: BTreeMap<Instance, usize> = BTreeMap::new();
+        let others = self.links.iter().filter_map(|(_, link)| link.heartbeat.as_ref()?.panicked);
+        for instance in others.chain(self.halted) {
+            *seen.entry(instance).or_default() += 1;
+        }
+        let bug = seen.into_iter().find(|(_, count)| *count >= 2).map(|(instance, _)| instance);
+        if bug != self.bug {
+            self.bug = bug;
+            if let Some(instance) = bug {
+                effects.push(Effect::Note(Note::Bug(instance)));
+            }
+        }
+        let Some(halted) = self.halted else { return };
+        if self.catching.snapshot.is_some() {
+            return;
+        }
+        let silence = self.silence_micros();
+        let past = self.links.iter().find(|(_, link)| link.alive(now, silence) && link.executed >= halted);
+        if let Some(donor) = past.map(|(peer, _)| peer) {
+            self.take_snapshot(donor, effects);
+        }
+    }
+}
+
+/// The process at that address has a new incarnation; one that a recovery left out votes again with it.
+fn with_incarnation(
+    configuration: &Configuration,
+    address: SocketAddr,
+    incarnation: Incarnation,
+) -> Configuration {
+    let mut next = configuration.clone();
+    for member in next.members.iter_mut().filter(|member| member.address == address) {
+        member.incarnation = incarnation;
+        if member.role == Role::Returning {
+            member.role = Role::Core;
+        }
+    }
+    next
+}
+
+fn with_extension(
+    configuration: &Configuration,
+    address: SocketAddr,
+    incarnation: Incarnation,
+) -> Configuration {
+    let mut next = configuration.clone();
+    next.members.push(Member { id: next.next_id, address, incarnation, role: Role::Extension });
+    next.next_id.0 += 1;
+    next
+}
+
+/// A member as a recovered generation names it: the survivor votes, the others come back when they can.
+fn survivor(member: Member, address: SocketAddr, incarnation: Incarnation) -> Member {
+    if member.address == address {
+        return Member { incarnation, role: Role::Core, ..member };
+    }
+    match member.role {
+        Role::Core | Role::Returning => {
+            Member { incarnation: Incarnation(0), role: Role::Returning, ..member }
+        }
+        Role::Extension => Member { incarnation: Incarnation(0), ..member },
+    }
+}

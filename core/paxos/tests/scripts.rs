@@ -1,0 +1,284 @@
+//! Runs the scripts beside this file: a few replicas on a perfect network with a clock of their own, told what to
+//! do line by line; what they note and execute is compared with what the script records.
+//! `KUMO_RECORD=1` writes the recorded part anew.
+
+use bytes::Bytes;
+use kumo_paxos::{
+    CellId, Change, Effect, Envelope, Executable, ExitReason, Incarnation, Input, Instance, Note, Replica, Settings, Time,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+const UNIT_MICROS: u64 = 100_000;
+
+/// A process: a replica, what it executed, and what it dials.
+struct Process {
+    replica: Replica,
+    executed: Vec<(Instance, String)>,
+    dials: BTreeSet<SocketAddr>,
+    up: BTreeSet<SocketAddr>,
+}
+
+#[derive(Default)]
+struct World {
+    now: u64,
+    lives: u64,
+    processes: BTreeMap<u16, Process>,
+    wire: VecDeque<(SocketAddr, Envelope)>,
+    cut: BTreeSet<(u16, u16)>,
+    paused: BTreeSet<u16>,
+    out: String,
+    cell: Option<CellId>,
+}
+
+fn address(id: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], id))
+}
+
+impl World {
+    fn start(&mut self, id: u16, peers: &[u16], extension: bool) {
+        self.lives += 1;
+        let settings = Settings {
+            address: address(id),
+            peers: peers.iter().filter(|peer| **peer != id).map(|peer| address(*peer)).collect(),
+            extension,
+            incarnation: Incarnation(u128::from(self.lives)),
+            unit_micros: UNIT_MICROS,
+            entropy: u128::from(self.lives) << 70 | 12345,
+            durable: false,
+        };
+        let replica = Replica::new(settings, Time(self.now));
+        let process = Process { replica, executed: Vec::new(), dials: BTreeSet::new(), up: BTreeSet::new() };
+        self.processes.insert(id, process);
+        self.step(id, Input::Timeout);
+    }
+
+    fn step(&mut self, id: u16, input: Input) {
+        let now = Time(self.now);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let mut effects = Vec::new();
+        process.replica.step(now, input, &mut effects);
+        while let Some((instance, executable)) = process.replica.executable() {
+            if let Executable::Command(bytes) = executable {
+                process.executed.push((instance, String::from_utf8_lossy(&bytes).into_owned()));
+            }
+            process.replica.executed(now, instance.0.wrapping_mul(31), &mut effects);
+        }
+        for effect in effects {
+            self.perform(id, effect);
+        }
+    }
+
+    fn perform(&mut self, id: u16, effect: Effect) {
+        match effect {
+            Effect::Send(to, envelope) => self.wire.push_back((to, envelope)),
+            Effect::Dial(to) => {
+                self.processes.get_mut(&id).expect("it runs").dials.insert(to);
+            }
+            Effect::Hangup(to) => {
+                self.processes.get_mut(&id).expect("it runs").dials.remove(&to);
+            }
+            Effect::TakeSnapshot(from) => {
+                // The host's part in one go: this world's state is the list of what was executed.
+                let donor = &self.processes[&from.port()];
+                let (position, executed) = (donor.replica.position(), donor.executed.clone());
+                let now = Time(self.now);
+                let process = self.processes.get_mut(&id).expect("it runs");
+                let mut effects = Vec::new();
+                if let Some(position) = position {
+                    process.executed = executed;
+                    process.replica.install(now, position, &mut effects);
+                }
+                effects.into_iter().for_each(|effect| self.perform(id, effect));
+            }
+            Effect::Note(note) => self.note(id, &note),
+            Effect::Changed(outcome) => {
+                let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "done".to_owned());
+                writeln!(self.out, "{id} changed: {text}").expect("a string");
+            }
+            Effect::Exit(reason) => {
+                writeln!(self.out, "{id} exits: {reason}").expect("a string");
+                assert!(!matches!(reason, ExitReason::Differs(_)));
+                self.processes.remove(&id);
+            }
+            Effect::Persist(_) | Effect::Snapshot(..) | Effect::Master(_) => {}
+        }
+    }
+
+    fn note(&mut self, id: u16, note: &Note) {
+        match note {
+            Note::Formed(cell) => {
+                self.cell = Some(*cell);
+                writeln!(self.out, "{id} forms a cell")
+            }
+            Note::Joined { cell, generation } => {
+                assert_eq!(Some(*cell), self.cell, "one cell only");
+                writeln!(self.out, "{id} joins generation {generation}")
+            }
+            Note::Voting => writeln!(self.out, "{id} votes"),
+            Note::Leading(round) => writeln!(self.out, "{id} leads round {}", round.sequence),
+            Note::SteppedDown(round) => writeln!(self.out, "{id} steps down from round {}", round.sequence),
+            Note::Configuration { version, members } => {
+                let members: Vec<String> =
+                    members.iter().map(|m| format!("{}:{:?}", m.address.port(), m.role)).collect();
+                writeln!(self.out, "{id} configuration {version}: {}", members.join(" "))
+            }
+            Note::MajorityForgot { remembering, voters } => {
+                writeln!(self.out, "{id} says: {remembering} of {voters} remember")
+            }
+            Note::TakingSnapshot { from } => writeln!(self.out, "{id} takes a snapshot from {}", from.port()),
+            Note::Stranger(peer) => writeln!(self.out, "{id} sees a stranger: {}", peer.port()),
+            Note::Bug(instance) => writeln!(self.out, "{id} says: a bug at {}", instance.0),
+            Note::MasterIs(_) | Note::NoMaster | Note::CatchingUp { .. } | Note::ForeignCell { .. } => Ok(()),
+        }
+        .expect("a string");
+    }
+
+    fn connected(&self, from: u16, to: u16) -> bool {
+        self.processes.contains_key(&to) && !self.cut.contains(&(from, to))
+    }
+
+    fn relink(&mut self) {
+        for id in self.processes.keys().copied().collect::<Vec<u16>>() {
+            let process = &self.processes[&id];
+            let (dials, up) = (process.dials.clone(), process.up.clone());
+            for to in dials.union(&up).copied().collect::<Vec<SocketAddr>>() {
+                let live = dials.contains(&to) && self.connected(id, to.port());
+                if live && !up.contains(&to) && !self.paused.contains(&to.port()) {
+                    let hello = self.processes[&to.port()].replica.hello();
+                    let mine = self.processes[&id].replica.hello();
+                    if self.processes[&to.port()].replica.greet(&mine).is_ok() {
+                        self.processes.get_mut(&id).expect("it runs").up.insert(to);
+                        self.step(id, Input::PeerUp(hello));
+                    }
+                } else if !live && up.contains(&to) {
+                    self.processes.get_mut(&id).expect("it runs").up.remove(&to);
+                    self.step(id, Input::PeerDown(to));
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        let end = self.now + millis * 1000;
+        while self.now < end {
+            self.now += 1000;
+            self.relink();
+            for (to, envelope) in std::mem::take(&mut self.wire) {
+                let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
+                if known && self.connected(envelope.from.port(), to.port()) && !self.paused.contains(&to.port()) {
+                    self.step(to.port(), Input::Message(envelope));
+                }
+            }
+            for id in self.processes.keys().copied().collect::<Vec<u16>>() {
+                while !self.paused.contains(&id)
+                    && self
+                        .processes
+                        .get(&id)
+                        .is_some_and(|p| p.replica.deadline().is_some_and(|deadline| deadline.0 <= self.now))
+                {
+                    self.step(id, Input::Timeout);
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| word.parse::<u16>().expect("a number");
+        match words.as_slice() {
+            ["start", ids @ ..] => {
+                let ids: Vec<u16> = ids.iter().map(|id| number(id)).collect();
+                ids.iter().for_each(|id| self.start(*id, &ids, false));
+            }
+            ["restart", id, "knowing", ids @ ..] => {
+                self.processes.remove(&number(id));
+                self.relink();
+                let ids: Vec<u16> = ids.iter().map(|id| number(id)).collect();
+                self.start(number(id), &ids, false);
+            }
+            ["extension", id, "knowing", ids @ ..] => {
+                let ids: Vec<u16> = ids.iter().map(|id| number(id)).collect();
+                self.start(number(id), &ids, true);
+            }
+            ["crash", id] => {
+                self.processes.remove(&number(id));
+            }
+            ["pause", id] => {
+                self.paused.insert(number(id));
+            }
+            ["resume", id] => {
+                self.paused.remove(&number(id));
+            }
+            ["cut", a, b] => {
+                self.cut.extend([(number(a), number(b)), (number(b), number(a))]);
+            }
+            ["heal"] => self.cut.clear(),
+            ["run", millis] => self.run(millis.parse().expect("milliseconds")),
+            ["propose", id, text] => {
+                self.step(number(id), Input::Propose(Bytes::copy_from_slice(text.as_bytes())));
+            }
+            ["large", id, kilobytes] => {
+                let bytes = vec![b'x'; usize::from(number(kilobytes)) * 1024];
+                self.step(number(id), Input::Propose(bytes.into()));
+            }
+            ["add", id, new] => self.step(number(id), Input::Change(Change::Add(address(number(new))))),
+            ["promote", id, new] => self.step(number(id), Input::Change(Change::Promote(address(number(new))))),
+            ["remove", id, old] => self.step(number(id), Input::Change(Change::Remove(address(number(old))))),
+            ["replace", id, old, new] => {
+                let change = Change::Replace { old: address(number(old)), new: address(number(new)) };
+                self.step(number(id), Input::Change(change));
+            }
+            ["recover", id] => self.step(number(id), Input::Change(Change::Recover)),
+            ["transfer", id] => self.step(number(id), Input::StepDown),
+            ["show"] => self.show(),
+            words => panic!("unknown command {words:?}"),
+        }
+    }
+
+    fn show(&mut self) {
+        for (id, process) in &self.processes {
+            let texts: Vec<String> = process.executed.iter().map(|(_, text)| shorten(text)).collect();
+            let master = process.replica.master().map_or("nobody".to_owned(), |master| master.port().to_string());
+            let lease = if process.replica.has_lease(Time(self.now)) { ", holds the lease" } else { "" };
+            writeln!(self.out, "{id}: [{}] master {master}{lease}", texts.join(" ")).expect("a string");
+        }
+    }
+}
+
+fn shorten(text: &str) -> String {
+    if text.len() > 32 { format!("{}KB", text.len() / 1024) } else { text.to_owned() }
+}
+
+/// A script: blocks of commands, `---`, what was seen; separated by empty lines.
+fn play(script: &str) -> String {
+    let mut world = World::default();
+    let mut played = Vec::new();
+    for block in script.split("\n\n").filter(|block| !block.trim().is_empty()) {
+        let commands = block.split("\n---").next().unwrap_or_default();
+        for line in commands.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+            world.command(line);
+        }
+        played.push(format!("{}\n---\n{}", commands.trim_end(), std::mem::take(&mut world.out)));
+    }
+    format!("{}\n", played.join("\n").trim_end())
+}
+
+#[test]
+fn scripts_play_as_recorded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut names: Vec<_> = std::fs::read_dir(&folder).expect("scripts").map(|entry| entry.expect("entry").path()).collect();
+    names.sort();
+    assert!(names.len() >= 5, "scripts are there");
+    for name in names {
+        let script = std::fs::read_to_string(&name).expect("a script");
+        let played = play(&script);
+        if std::env::var_os("KUMO_RECORD").is_some() {
+            std::fs::write(&name, played).expect("write");
+        } else {
+            assert_eq!(played, script, "{}", name.display());
+        }
+    }
+}
