@@ -83,3 +83,84 @@ impl Lease {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::{Configuration, Genesis, Member, Role};
+    use crate::identity::{CellId, Instance, ReplicaId};
+
+    fn configuration(version: u64, incarnations: &[u128]) -> Configuration {
+        let member = |(place, incarnation): (usize, &u128)| Member {
+            id: ReplicaId(place as u32),
+            address: ([127, 0, 0, 1], *incarnation as u16).into(),
+            incarnation: Incarnation(*incarnation),
+            role: Role::Core,
+        };
+        let members = incarnations.iter().enumerate().map(member).collect();
+        Configuration { version, next_id: ReplicaId(9), members }
+    }
+
+    fn schedule() -> Schedule {
+        let genesis = Genesis {
+            cell: CellId(1),
+            generation: 1,
+            window: 2,
+            configuration: configuration(1, &[1, 2, 3]),
+        };
+        Schedule::new(Instance(0), &genesis)
+    }
+
+    fn round(sequence: u64) -> Round {
+        Round { sequence, id: ReplicaId(0), incarnation: Incarnation(1) }
+    }
+
+    #[test]
+    fn a_grant_is_used_for_four_fifths_from_the_sending() {
+        let mut master = Lease::new(500);
+        master.held(Incarnation(1), Time(100), 500);
+        assert!(!master.valid(Time(100), &schedule()), "one of three");
+        master.held(Incarnation(2), Time(100), 500);
+        assert!(master.valid(Time(499), &schedule()));
+        assert!(!master.valid(Time(500), &schedule()));
+    }
+
+    #[test]
+    fn an_agent_under_a_grant_answers_only_that_round() {
+        let mut agent = Lease::new(500);
+        agent.grant(Time(100), round(1));
+        assert!(agent.answers_collect(Time(200), round(1)));
+        assert!(!agent.answers_collect(Time(599), round(2)));
+        assert!(agent.answers_collect(Time(600), round(2)));
+    }
+
+    #[test]
+    fn a_released_round_holds_nobody() {
+        let mut agent = Lease::new(500);
+        agent.grant(Time(100), round(1));
+        agent.released(round(2));
+        assert!(!agent.answers_collect(Time(200), round(2)));
+        agent.released(round(1));
+        assert!(agent.answers_collect(Time(200), round(2)));
+    }
+
+    #[test]
+    fn who_starts_is_quiet_for_a_grant_period() {
+        let mut agent = Lease::new(500);
+        agent.quiet(Time(50), 0);
+        assert!(!agent.answers_collect(Time(549), round(1)));
+        assert!(agent.answers_collect(Time(550), round(1)));
+    }
+
+    #[test]
+    fn an_idle_master_needs_the_scheduled_configuration_too() {
+        let mut schedule = schedule();
+        assert!(schedule.schedule(Instance(5), &configuration(2, &[2, 3, 4])));
+        let mut master = Lease::new(500);
+        master.held(Incarnation(1), Time(0), 500);
+        master.held(Incarnation(2), Time(0), 500);
+        assert!(!master.valid(Time(1), &schedule), "3 and 4 could lead the new configuration");
+        master.held(Incarnation(3), Time(0), 500);
+        assert!(master.valid(Time(1), &schedule));
+    }
+}

@@ -1,10 +1,31 @@
 //! Agreement inside one cell (seed 004, part III), without IO.
 //!
-//! A cell's replicas agree on a sequence of values, one per [`Instance`]. A master collects promises once for
-//! all open instances, then begins values and counts accepts; a value accepted by a majority of the instance's
-//! configuration is decided and never undone. Which incarnations vote on an instance is itself decided by the
-//! sequence, W instances earlier ([`Schedule`]); a replica that lost its memory is a new acceptor and gets its
-//! vote back through such an entry, never by itself.
+//! A cell's replicas agree on a sequence of values, one per [`Instance`]. A master *collects* promises once for
+//! all open instances; each agent's *last* tells what it accepted before. Then the master *begins* values and counts
+//! *accepts*; a value accepted by a majority in one [`Round`] is decided and never undone, because any later round
+//! collects from a majority too and must carry the value on. *Success* tells the agents.
+//!
+//! # Who votes
+//!
+//! Which incarnations vote on an instance is itself decided by the sequence, W instances earlier: see
+//! [`Schedule`]. A replica that lost its memory is a new acceptor ([`Incarnation`]); it learns first, and gets its
+//! vote by a configuration entry once it has executed everything before that entry comes into force. Nothing else
+//! gives a vote back: a rule such as "see a majority, take a snapshot, vote" decides two values with three replicas
+//! and one crash. The rules that were found wanting are kept as [`Mutation`]s, and the model checker must catch them.
+//!
+//! # The parts
+//!
+//! [`Agreement`] holds everything that safety rests on: [`Acceptor`] (promises and accepted values), [`Log`] (what is
+//! decided), [`Schedule`] and [`Proposer`]. It knows no time and no links, and the models run it as it is.
+//! [`Replica`] puts it to work: links, heartbeats and the eldest's election, [`Lease`], catch-up, large values beside
+//! the log, [`Forming`] and operators' changes. A host feeds it [`Input`]s, performs its [`Effect`]s, and executes what
+//! [`Replica::executable`] gives, in order.
+//!
+//! # What is a hint and what is a promise
+//!
+//! Elections, ages, link states and positions in heartbeats are hints: they may be wrong, late or repeated, and cost
+//! at most time. Promises are made in three places only: the acceptor's memory, the schedule, and the grants of the
+//! lease (the one place that assumes anything of clocks: rates within 10 %).
 
 mod acceptor;
 mod agreement;

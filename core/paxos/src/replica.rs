@@ -29,6 +29,9 @@ pub struct Replica {
     agreement: Agreement,
     /// `Some` until this replica belongs to a cell.
     forming: Option<Forming>,
+    /// The generation of the history that this replica's state comes from: of who taught it, or later.
+    /// While it still executes entries of earlier generations, its messages name this one.
+    lineage: u32,
     links: Links,
     lease: Lease,
     data: Data,
@@ -114,6 +117,7 @@ impl Replica {
         let mut replica = Replica {
             agreement,
             forming: None,
+            lineage: 0,
             links: Links::default(),
             lease,
             data: Data::default(),
@@ -169,6 +173,7 @@ impl Replica {
         let mut replica = Replica::new(settings, now);
         if let Some(position) = position {
             replica.digest = position.digest;
+            replica.lineage = position.generation;
             replica.agreement.install(position);
             replica.forming = None;
         }
@@ -385,6 +390,14 @@ impl Replica {
         }
         // Learning from another life of the asker that this replica obeys could join a cell that was given up.
         let believed = self.forming.as_ref().is_none_or(|forming| forming.believes(from, sender));
+        let teaches = matches!(
+            message,
+            Message::Decided { .. } | Message::SnapshotPart { .. } | Message::Formed { .. }
+        );
+        if teaches && believed && self.agreement.schedule().is_none() && self.agreement.executable().is_none()
+        {
+            self.lineage = generation;
+        }
         match message {
             Message::Collect { round, from: first } => self.collect(now, from, round, first, effects),
             Message::Last { round, executed, from: first, next, reports } => {
@@ -437,7 +450,7 @@ impl Replica {
                 }
             }
             Message::Over { generation } => {
-                if self.agreement.generation != 0 && generation > self.agreement.generation {
+                if self.lineage != 0 && generation > self.lineage {
                     self.exit(ExitReason::Over(generation), effects);
                 }
             }
@@ -464,11 +477,11 @@ impl Replica {
             }
             return false;
         }
-        if generation < self.agreement.generation {
-            self.send(from, Message::Over { generation: self.agreement.generation }, effects);
+        if generation < self.lineage {
+            self.send(from, Message::Over { generation: self.lineage }, effects);
             return false;
         }
-        if generation > self.agreement.generation {
+        if generation > self.lineage {
             self.exit(ExitReason::Over(generation), effects);
             return false;
         }
@@ -484,7 +497,7 @@ impl Replica {
         }
         let envelope = Envelope {
             cell: self.agreement.cell,
-            generation: self.agreement.generation,
+            generation: self.lineage,
             from: self.settings.address,
             sender: self.settings.incarnation,
             addressee: link.incarnation,

@@ -4,7 +4,8 @@
 
 use bytes::Bytes;
 use kumo_paxos::{
-    CellId, Change, Effect, Envelope, Executable, ExitReason, Incarnation, Input, Instance, Note, Replica, Settings, Time,
+    CellId, Change, Effect, Envelope, Executable, ExitReason, Incarnation, Input, Instance, Note, Replica,
+    Settings, Time,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -168,7 +169,10 @@ impl World {
             self.relink();
             for (to, envelope) in std::mem::take(&mut self.wire) {
                 let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
-                if known && self.connected(envelope.from.port(), to.port()) && !self.paused.contains(&to.port()) {
+                if known
+                    && self.connected(envelope.from.port(), to.port())
+                    && !self.paused.contains(&to.port())
+                {
                     self.step(to.port(), Input::Message(envelope));
                 }
             }
@@ -225,7 +229,9 @@ impl World {
                 self.step(number(id), Input::Propose(bytes.into()));
             }
             ["add", id, new] => self.step(number(id), Input::Change(Change::Add(address(number(new))))),
-            ["promote", id, new] => self.step(number(id), Input::Change(Change::Promote(address(number(new))))),
+            ["promote", id, new] => {
+                self.step(number(id), Input::Change(Change::Promote(address(number(new)))))
+            }
             ["remove", id, old] => self.step(number(id), Input::Change(Change::Remove(address(number(old))))),
             ["replace", id, old, new] => {
                 let change = Change::Replace { old: address(number(old)), new: address(number(new)) };
@@ -241,7 +247,8 @@ impl World {
     fn show(&mut self) {
         for (id, process) in &self.processes {
             let texts: Vec<String> = process.executed.iter().map(|(_, text)| shorten(text)).collect();
-            let master = process.replica.master().map_or("nobody".to_owned(), |master| master.port().to_string());
+            let master =
+                process.replica.master().map_or("nobody".to_owned(), |master| master.port().to_string());
             let lease = if process.replica.has_lease(Time(self.now)) { ", holds the lease" } else { "" };
             writeln!(self.out, "{id}: [{}] master {master}{lease}", texts.join(" ")).expect("a string");
         }
@@ -269,7 +276,8 @@ fn play(script: &str) -> String {
 #[test]
 fn scripts_play_as_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let mut names: Vec<_> = std::fs::read_dir(&folder).expect("scripts").map(|entry| entry.expect("entry").path()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(&folder).expect("scripts").map(|entry| entry.expect("entry").path()).collect();
     names.sort();
     assert!(names.len() >= 5, "scripts are there");
     for name in names {

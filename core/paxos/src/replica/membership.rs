@@ -86,6 +86,7 @@ impl Replica {
     /// A configuration entry was executed.
     pub(super) fn configured(&mut self, now: Time, configuration: &Configuration, effects: &mut Vec<Effect>) {
         self.joined(now, self.agreement.cell, self.agreement.generation, effects);
+        self.lineage = self.lineage.max(self.agreement.generation);
         let (version, members) = (configuration.version, configuration.members.clone());
         effects.push(Effect::Note(Note::Configuration { version, members }));
         self.named |= configuration.member(self.settings.incarnation).is_some();

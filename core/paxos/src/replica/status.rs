@@ -83,7 +83,7 @@ impl Replica {
             magic: MAGIC,
             version: VERSION,
             cell: self.agreement.cell,
-            generation: self.agreement.generation,
+            generation: self.lineage,
             side: if self.settings.extension { Side::Extension } else { Side::Replica },
             address: self.settings.address,
             incarnation: self.settings.incarnation,
