@@ -5,7 +5,9 @@ use kumo_session::{SessionId, UnixMillis};
 use kumo_wire::{wire_enum, wire_struct};
 
 /// A change, executed once on every replica. Paths are absolute; names of locks and queues are any text of
-/// 1 to [`NAME_BYTES_MAX`] bytes without NUL.
+/// 1 to [`NAME_BYTES_MAX`] bytes without NUL. Answered by [`Reply::Written`] (write), [`Reply::Granted`] (lock),
+/// [`Reply::Message`] (wait, receive) or [`Reply::Done`] (all others), or by [`Reply::Refused`], which leaves
+/// everything as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Creates the file and its parents if missing. An existing file keeps its kind, ephemeral or not.
@@ -24,7 +26,7 @@ pub enum Command {
         path: String,
         condition: Condition,
     },
-    /// Files and directories; the target must not exist, nor lie below the source.
+    /// Files and directories; the target must not exist, nor lie below the source, and its directory must exist.
     Rename {
         from: String,
         to: String,
@@ -38,7 +40,7 @@ pub enum Command {
         path: String,
     },
     /// Granted, or parked until it is; with `try_only` refused instead of parked. Who holds it already gets
-    /// the same grant again.
+    /// the same grant again, but who holds it for reading and asks to write has to unlock first.
     Lock {
         name: String,
         exclusive: bool,

@@ -1,0 +1,9 @@
+//! PFS seen from outside: commands, queries and session ends go in, outcomes and snapshots come out.
+
+mod bytes;
+mod host;
+mod model;
+mod model_lines;
+mod promises;
+mod random;
+mod scripts;
