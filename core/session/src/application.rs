@@ -51,8 +51,9 @@ pub trait Application: Clone {
     fn apply(&mut self, entry: Entry, command: Bytes, outcome: &mut Outcome);
 
     /// The request `target` of that session is not wanted any more. If it is parked, forget it and
-    /// return true (the caller answers it as cancelled); otherwise change nothing.
-    fn cancel(&mut self, entry: Entry, target: u64) -> bool;
+    /// return true (the caller answers it as cancelled); otherwise change nothing. What goes on because of
+    /// it (who stood behind it is granted) is in the outcome, whose `reply` stays `None`.
+    fn cancel(&mut self, entry: Entry, target: u64, outcome: &mut Outcome) -> bool;
 
     /// A session was closed or has expired (`entry.session`): free what it held and parked.
     fn session_ended(&mut self, entry: Entry, outcome: &mut Outcome);

@@ -20,12 +20,14 @@ pub enum ClientMessage {
         session: SessionId,
         token: u128,
     },
-    /// A numbered request. Replies up to `acknowledged` were received and need not be remembered; events up to
-    /// `events_seen` need not be kept.
+    /// A numbered request. Numbers of a session start at 1 and are consecutive. Replies up to `acknowledged`, but
+    /// for those in `unanswered`, were received and need not be remembered (a lock that is waited for must
+    /// not keep the replies after it); events up to `events_seen` need not be kept.
     Request {
         session: SessionId,
         number: u64,
         acknowledged: u64,
+        unanswered: Vec<u64>,
         events_seen: u64,
         ask: Ask,
     },
@@ -89,10 +91,11 @@ pub enum Ask {
 /// From a replica to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellMessage {
-    /// `timeout_ms`: how long the session lives without renewal.
+    /// `instance`: the session is known from there on; `timeout_ms`: how long it lives without renewal.
     Opened {
         token: u128,
         session: SessionId,
+        instance: Instance,
         timeout_ms: u64,
     },
     Attached {
@@ -207,7 +210,7 @@ pub const CLIENT_FRAME_BYTES_MAX: usize = kumo_paxos::OUT_OF_BAND_MAX + 4096;
 wire_enum!(ClientMessage {
     1 = Open { token, label },
     2 = Attach { session, token },
-    3 = Request { session, number, acknowledged, events_seen, ask },
+    3 = Request { session, number, acknowledged, unanswered, events_seen, ask },
     4 = Renew { session, sent },
     5 = Read { session, tag, after, linear, query },
     6 = Events { session, tag, after, executed },
@@ -220,7 +223,7 @@ wire_enum!(ClientMessage {
 });
 wire_enum!(Ask { 1 = Command(command), 2 = Cancel { target }, 3 = Close, 4 = Kill { session } });
 wire_enum!(CellMessage {
-    1 = Opened { token, session, timeout_ms },
+    1 = Opened { token, session, instance, timeout_ms },
     2 = Attached { session },
     3 = Reply { session, number, instance, reply },
     4 = Renewed { session, sent },

@@ -1,0 +1,1 @@
+//! The client, message by message.

@@ -1,0 +1,277 @@
+//! [`Table`]: the replicated sessions, and the one place where a decided entry is executed.
+
+use crate::application::{Application, Entry, Outcome, SessionId, UnixMillis, numbered};
+use crate::digest::Digest;
+use crate::entry::LogEntry;
+use crate::protocol::{Ask, EndReason, Label, Reply};
+use crate::session::{REPLIES_MAX, Session};
+use bytes::Bytes;
+use kumo_paxos::Instance;
+use kumo_wire::{Wire, wire_struct};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// All sessions of the cell. Equal on all replicas that executed the same entries; cheap to freeze, because
+/// a session is copied only when it changes while a frozen copy lives.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// Of the newest entry executed: never decreases.
+    pub(crate) time: UnixMillis,
+    /// Sessions ever opened.
+    pub(crate) count: u64,
+    pub(crate) sessions: BTreeMap<SessionId, Arc<Session>>,
+    /// The same, by token.
+    pub(crate) tokens: BTreeMap<u128, SessionId>,
+    /// The latest ones that ended, so that their clients hear why, and a late copy of an open opens nothing.
+    pub(crate) ended: VecDeque<Ended>,
+    pub(crate) digest: Digest,
+}
+
+/// A session that is no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub session: SessionId,
+    pub token: u128,
+    pub reason: EndReason,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub instance: Instance,
+    pub generation: u32,
+}
+
+/// What executing led to, for the clients that are connected here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Opened {
+        token: u128,
+        session: SessionId,
+    },
+    /// The session of that token is over already.
+    NotOpened {
+        token: u128,
+        session: SessionId,
+        reason: EndReason,
+    },
+    Reply {
+        session: SessionId,
+        number: u64,
+        reply: Reply,
+    },
+    Event(SessionId),
+    Ended {
+        session: SessionId,
+        reason: EndReason,
+    },
+}
+
+/// Which proposal an executed entry was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Open(u128),
+    Request(SessionId, u64),
+    Expire(SessionId),
+}
+
+impl Table {
+    pub fn get(&self, session: SessionId) -> Option<&Session> {
+        self.sessions.get(&session).map(Arc::as_ref)
+    }
+
+    pub fn by_token(&self, token: u128) -> Option<SessionId> {
+        self.tokens.get(&token).copied()
+    }
+
+    /// How a session ended; `Unknown` when that is forgotten or it never was.
+    pub fn end_of(&self, session: SessionId) -> EndReason {
+        let found = self.ended.iter().find(|ended| ended.session == session);
+        found.map_or(EndReason::Unknown, |ended| ended.reason)
+    }
+
+    pub fn ended_by_token(&self, token: u128) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.token == token)
+    }
+
+    /// Executes one decided command. `None`: its bytes are no entry of this layer, and it is void.
+    pub fn execute<A: Application>(
+        &mut self,
+        at: At,
+        command: Bytes,
+        application: &mut A,
+        told: &mut Vec<Told>,
+    ) -> Option<Named> {
+        self.digest.number(at.instance.0);
+        self.digest.bytes(&command);
+        match LogEntry::from_bytes(command).ok()? {
+            LogEntry::Open { time, token, label } => {
+                self.time = self.time.max(time);
+                self.open(at, token, label, told);
+                Some(Named::Open(token))
+            }
+            LogEntry::Request { time, session, number, acknowledged, unanswered, events_seen, ask } => {
+                self.time = self.time.max(time);
+                if self.admit(session, number, acknowledged, &unanswered, events_seen) {
+                    let entry = self.entry(at, session, number);
+                    self.request(entry, ask, application, told);
+                }
+                Some(Named::Request(session, number))
+            }
+            LogEntry::Expire { time, session, seen } => {
+                self.time = self.time.max(time);
+                if self.get(session).is_some_and(|known| known.executed <= seen) {
+                    let entry = self.entry(at, session, 0);
+                    self.end(entry, EndReason::Expired, application, told);
+                }
+                Some(Named::Expire(session))
+            }
+        }
+    }
+
+    fn entry(&self, at: At, session: SessionId, number: u64) -> Entry {
+        Entry { instance: at.instance, generation: at.generation, time: self.time, session, number }
+    }
+
+    fn open(&mut self, at: At, token: u128, label: Label, told: &mut Vec<Told>) {
+        if let Some(session) = self.by_token(token) {
+            told.push(Told::Opened { token, session });
+            return;
+        }
+        if let Some(ended) = self.ended_by_token(token) {
+            told.push(Told::NotOpened { token, session: ended.session, reason: ended.reason });
+            return;
+        }
+        self.count += 1;
+        let session = SessionId(numbered(at.generation, self.count));
+        self.digest.number(session.0);
+        self.sessions.insert(session, Arc::new(Session::new(session, token, label, self.time)));
+        self.tokens.insert(token, session);
+        told.push(Told::Opened { token, session });
+    }
+
+    /// Takes note of a request. False: it is void, because its session is no more, because it was executed
+    /// before, or because one before it is missing; its client sends it again if it still waits.
+    fn admit(
+        &mut self,
+        id: SessionId,
+        number: u64,
+        acknowledged: u64,
+        unanswered: &[u64],
+        events_seen: u64,
+    ) -> bool {
+        let Some(session) = self.session_mut(id) else { return false };
+        session.acknowledge(acknowledged.min(session.executed), unanswered);
+        session.events_seen(events_seen);
+        if number != session.executed + 1 || session.is_overfull() {
+            return false;
+        }
+        session.executed = number;
+        true
+    }
+
+    fn request<A: Application>(&mut self, entry: Entry, ask: Ask, application: &mut A, told: &mut Vec<Told>) {
+        let (id, number) = (entry.session, entry.number);
+        let Some(session) = self.session_mut(id) else { return };
+        let full = session.is_full();
+        // Parked until something below answers it.
+        session.park(number);
+        match ask {
+            Ask::Command(_) if full => {
+                let reason =
+                    format!("more than {REPLIES_MAX} replies, or too many bytes, are not acknowledged");
+                self.answer(entry, id, number, Reply::Refused(reason), told);
+            }
+            Ask::Command(command) => {
+                let mut outcome = Outcome::default();
+                application.apply(entry, command, &mut outcome);
+                self.settle(entry, outcome, told);
+            }
+            Ask::Cancel { target } => {
+                // The session layer knows what is parked; only the application can forget it.
+                let parked = target < number && self.get(id).is_some_and(|session| session.is_parked(target));
+                let mut outcome = Outcome::default();
+                if parked && application.cancel(entry, target, &mut outcome) {
+                    self.answer(entry, id, target, Reply::Cancelled, told);
+                    outcome.reply = None;
+                    self.settle(entry, outcome, told);
+                }
+                self.answer(entry, id, number, Reply::Cancelled, told);
+            }
+            Ask::Close => {
+                self.answer(entry, id, number, Reply::Closed, told);
+                self.end(entry, EndReason::Closed, application, told);
+            }
+            Ask::Kill { session: target } if self.sessions.contains_key(&target) => {
+                self.answer(entry, id, number, Reply::Closed, told);
+                self.end(Entry { session: target, ..entry }, EndReason::Killed, application, told);
+            }
+            Ask::Kill { .. } => self.answer(entry, id, number, Reply::NoSession, told),
+        }
+    }
+
+    /// Ends `entry.session`: the application frees what it held, and nothing more is executed for it.
+    fn end<A: Application>(
+        &mut self,
+        entry: Entry,
+        reason: EndReason,
+        application: &mut A,
+        told: &mut Vec<Told>,
+    ) {
+        let Some(gone) = self.sessions.remove(&entry.session) else { return };
+        self.tokens.remove(&gone.token);
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(Ended { session: gone.id, token: gone.token, reason });
+        self.digest.number(gone.id.0);
+        told.push(Told::Ended { session: gone.id, reason });
+        let mut outcome = Outcome::default();
+        application.session_ended(entry, &mut outcome);
+        outcome.reply = None;
+        self.settle(entry, outcome, told);
+    }
+
+    /// Does what an outcome says: the reply, answers to parked requests, events.
+    fn settle(&mut self, entry: Entry, outcome: Outcome, told: &mut Vec<Told>) {
+        if let Some(body) = outcome.reply {
+            self.answer(entry, entry.session, entry.number, Reply::Body(body), told);
+        }
+        for (session, number, body) in outcome.answers {
+            self.answer(entry, session, number, Reply::Body(body), told);
+        }
+        for (id, event) in outcome.events {
+            self.digest.number(id.0);
+            self.digest.bytes(&event);
+            let Some(session) = self.session_mut(id) else { continue };
+            session.event(entry.generation, event);
+            told.push(Told::Event(id));
+        }
+    }
+
+    fn answer(&mut self, entry: Entry, id: SessionId, number: u64, reply: Reply, told: &mut Vec<Told>) {
+        self.digest.number(id.0);
+        self.digest.number(number);
+        match &reply {
+            Reply::Body(body) => self.digest.bytes(body),
+            Reply::Refused(reason) => self.digest.bytes(reason.as_bytes()),
+            Reply::Cancelled => self.digest.number(1),
+            Reply::Closed => self.digest.number(2),
+            Reply::NoSession => self.digest.number(3),
+        }
+        let Some(session) = self.session_mut(id) else { return };
+        if session.answer(number, entry.instance, reply.clone()) {
+            told.push(Told::Reply { session: id, number, reply });
+        }
+    }
+
+    fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id).map(Arc::make_mut)
+    }
+}
+
+/// Ended sessions remembered with their reason. A client that asks later is told that its session is unknown,
+/// which means the same to it.
+pub(crate) const ENDED_MAX: usize = 1024;
+
+wire_struct!(Ended { session, token, reason });
