@@ -1,0 +1,45 @@
+//! [`NodeConfig`]: what a node is told at its start, and [`NodeError`]: why it could not go on.
+
+use kumo_paxos::ExitReason;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Where this node listens, and the name by which the others know it.
+    pub listen: SocketAddr,
+    /// The other members it is started with. None: a cell of one.
+    pub peers: Vec<SocketAddr>,
+    /// The heartbeat. Time-outs scale with it.
+    pub unit: Duration,
+    /// Where a durable node keeps its memory; `None`: in memory only.
+    pub data: Option<PathBuf>,
+    /// Follow without a vote.
+    pub extension: bool,
+    /// How long a session lives without renewal.
+    pub session_timeout: Duration,
+}
+
+/// Why a node could not start, or had to stop. Each prints as one line for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error("address {0} is taken by another process")]
+    AddressTaken(SocketAddr),
+    #[error("cannot listen on {address}: {error}")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("--data {} is in use by another process", .0.display())]
+    DataInUse(PathBuf),
+    #[error("data in {} is of a newer format ({found}; this kumo reads up to {known})", .path.display())]
+    NewerFormat { path: PathBuf, found: u32, known: u32 },
+    #[error("{} is not a kumo file", .0.display())]
+    ForeignFile(PathBuf),
+    #[error("{what} {}: {error}", .path.display())]
+    Disk { what: &'static str, path: PathBuf, error: io::Error },
+    #[error("no randomness from the operating system: {0}")]
+    Entropy(io::Error),
+    #[error("{0}")]
+    Exit(ExitReason),
+}

@@ -1,0 +1,186 @@
+//! [`Directory`]: a durable node's folder, held by one process at a time.
+//!
+//! | name         | what                                                                        |
+//! | `lock`       | locked while a process uses the folder                                      |
+//! | `log-N`      | a segment; the highest is the one written to                                |
+//! | `snapshot-N` | the state before `log-N`; older files are not needed any more               |
+//! | `writing-N`  | a snapshot not finished; worthless after a restart                          |
+//! | `trusted`    | its name becomes `untrusted` when a write failed: the memory has a hole then |
+//! | `damaged-T`  | a folder with files that cannot be trusted, put aside at the Unix second T  |
+
+use super::{segment, snapshot};
+use crate::{NodeError, clock};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A folder and the lock on it, which ends with this value.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The numbers of the files in a folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub segments: BTreeSet<u64>,
+    pub snapshots: BTreeSet<u64>,
+}
+
+impl Directory {
+    /// Makes the folder if it is missing, and locks it.
+    pub fn open(path: &Path) -> Result<Directory, NodeError> {
+        let fault = |what| move |error| NodeError::Disk { what, path: path.to_owned(), error };
+        fs::create_dir_all(path).map_err(fault("create folder"))?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path.join(LOCK))
+            .map_err(fault("open lock file in"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Directory { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(NodeError::DataInUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => Err(fault("lock")(error)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn list(&self) -> Result<Listing, NodeError> {
+        self.try_list().map_err(|error| self.fault("read folder", error))
+    }
+
+    fn try_list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if let Some(number) = number(name, segment::NAME) {
+                listing.segments.insert(number);
+            } else if let Some(number) = number(name, snapshot::NAME) {
+                listing.snapshots.insert(number);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Whether an earlier process could not write what it had to.
+    pub fn untrusted(&self) -> bool {
+        self.path.join(UNTRUSTED).exists()
+    }
+
+    /// Notes that everything from here on is remembered. The file is made now, so that a full disk can be
+    /// noted later by a mere change of its name.
+    pub fn trust(&self) -> Result<(), NodeError> {
+        File::create(self.path.join(TRUSTED))
+            .and_then(|_| self.sync())
+            .map_err(|error| self.fault("write in", error))
+    }
+
+    /// Moves all files but the lock into a folder of their own, whose path is returned.
+    pub fn set_aside(&self) -> Result<PathBuf, NodeError> {
+        let seconds = clock::wall().0 / 1000;
+        // Twice within a second happens only to who restarts in a loop.
+        let aside = (0..)
+            .map(|count| match count {
+                0 => self.path.join(format!("{DAMAGED_NAME}{seconds}")),
+                _ => self.path.join(format!("{DAMAGED_NAME}{seconds}-{count}")),
+            })
+            .find(|path| !path.exists())
+            .expect("an endless sequence has a free name");
+        let moved = || -> io::Result<()> {
+            fs::create_dir(&aside)?;
+            for entry in fs::read_dir(&self.path)? {
+                let name = entry?.file_name();
+                let text = name.to_string_lossy();
+                let ours = number(&text, segment::NAME).is_some()
+                    || number(&text, snapshot::NAME).is_some()
+                    || text == TRUSTED
+                    || text == UNTRUSTED;
+                if ours {
+                    fs::rename(self.path.join(&name), aside.join(&name))?;
+                }
+            }
+            self.sync()
+        };
+        moved().map_err(|error| self.fault("set files aside in", error))?;
+        Ok(aside)
+    }
+
+    /// Removes what the snapshot before segment `number` makes superfluous, and unfinished snapshots.
+    pub fn tidy(path: &Path, number: u64) -> io::Result<()> {
+        for entry in fs::read_dir(path)? {
+            let name = entry?.file_name();
+            let text = name.to_string_lossy();
+            let old = |found: Option<u64>| found.is_some_and(|found| found < number);
+            if old(self::number(&text, segment::NAME))
+                || old(self::number(&text, snapshot::NAME))
+                || old(self::number(&text, snapshot::TEMPORARY_NAME))
+            {
+                fs::remove_file(path.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn fault(&self, what: &'static str, error: io::Error) -> NodeError {
+        NodeError::Disk { what, path: self.path.clone(), error }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was not
+/// written was not acknowledged either.
+pub fn distrust(path: &Path) {
+    let noted =
+        fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)).and_then(|()| File::open(path)?.sync_all());
+    if let Err(error) = noted {
+        tracing::error!(path = %path.display(), %error, "cannot mark the data as untrusted");
+    }
+}
+
+/// The number in a file name that is `prefix` and a number.
+fn number(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    // One spelling per number: `log-01` is not ours.
+    let number = digits.parse().ok()?;
+    (digits == format!("{number}")).then_some(number)
+}
+
+const LOCK: &str = "lock";
+const TRUSTED: &str = "trusted";
+const UNTRUSTED: &str = "untrusted";
+const DAMAGED_NAME: &str = "damaged-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_held_once() {
+        let path = crate::durable::scratch("held-once");
+        let first = Directory::open(&path).unwrap();
+        let error = Directory::open(&path).unwrap_err();
+        assert_eq!(error.to_string(), format!("--data {} is in use by another process", path.display()));
+        drop(first);
+        Directory::open(&path).unwrap();
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn only_exact_names_count() {
+        assert_eq!(number("log-12", "log-"), Some(12));
+        for name in ["log-", "log-01", "log-+1", "log-1x", "blog-1", "log--1", "log-99999999999999999999999"]
+        {
+            assert_eq!(number(name, "log-"), None, "{name}");
+        }
+    }
+}

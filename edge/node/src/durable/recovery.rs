@@ -1,0 +1,186 @@
+//! What a durable node remembers when it starts: the newest snapshot and the segments from it on.
+
+use super::directory::Directory;
+use super::segment::{self, Segment};
+use super::snapshot;
+use crate::NodeError;
+use bytes::Bytes;
+use kumo_paxos::{Incarnation, Position, Record};
+use std::fs;
+use std::path::PathBuf;
+use tracing::{error, warn};
+
+/// The memory of an earlier life.
+#[derive(Debug)]
+pub struct Memory {
+    pub incarnation: Incarnation,
+    pub snapshot: Option<(Position, Vec<Bytes>)>,
+    /// All records since the snapshot, in order.
+    pub records: Vec<Record>,
+}
+
+/// What was found in a folder.
+#[derive(Debug)]
+pub struct Found {
+    /// `None`: nothing, or nothing that can be trusted (and that was set aside).
+    pub memory: Option<Memory>,
+    /// The segment to go on with, and its number. `None` without a memory.
+    pub segment: Option<(Segment, u64)>,
+    /// Bytes of the snapshot and of the segments.
+    pub snapshot_bytes: u64,
+    pub log_bytes: u64,
+}
+
+/// Reads a folder. A torn tail of the last segment is cut; anything else that cannot be read means that the
+/// memory is incomplete, so its files are set aside: this node then starts as a new incarnation and learns.
+pub fn recover(directory: &Directory) -> Result<Found, NodeError> {
+    let distrusted = match directory.untrusted() {
+        true => Err(Reading::Lost("an earlier write failed".to_owned())),
+        false => read(directory),
+    };
+    match distrusted {
+        Ok(found) => Ok(found),
+        Err(Reading::Refused(error)) => Err(error),
+        Err(Reading::Lost(reason)) => {
+            forget(directory, &reason)?;
+            Ok(Found::nothing())
+        }
+    }
+}
+
+/// Sets the files of a memory aside that cannot be used.
+pub fn forget(directory: &Directory, reason: &str) -> Result<(), NodeError> {
+    let aside = directory.set_aside()?;
+    error!(reason, aside = %aside.display(), "data cannot be trusted: starting as a new incarnation");
+    Ok(())
+}
+
+impl Found {
+    fn nothing() -> Found {
+        Found { memory: None, segment: None, snapshot_bytes: 0, log_bytes: 0 }
+    }
+}
+
+/// Why a memory was not read.
+enum Reading {
+    /// Not ours to touch, or the disk fails: the node does not start.
+    Refused(NodeError),
+    /// Damaged or incomplete.
+    Lost(String),
+}
+
+fn read(directory: &Directory) -> Result<Found, Reading> {
+    let listing = directory.list().map_err(Reading::Refused)?;
+    let (Some(&last), newest) = (listing.segments.last(), listing.snapshots.last().copied()) else {
+        return match listing.snapshots.is_empty() {
+            true => Ok(Found::nothing()),
+            false => Err(Reading::Lost("a snapshot without its log".to_owned())),
+        };
+    };
+    let first = newest.unwrap_or(FIRST_SEGMENT);
+    if let Some(missing) = (first..=last).find(|number| !listing.segments.contains(number)) {
+        return Err(Reading::Lost(format!(
+            "{} is missing",
+            segment::path(directory.path(), missing).display()
+        )));
+    }
+    if first > last {
+        return Err(Reading::Lost("a snapshot without its log".to_owned()));
+    }
+    let (snapshot, snapshot_bytes) = match newest {
+        Some(number) => read_snapshot(directory, number)?,
+        None => (None, 0),
+    };
+    let mut records = Vec::new();
+    let mut log_bytes = 0;
+    let mut tail = 0;
+    for number in first..=last {
+        let length = read_segment(directory, number, number == last, &mut records)?;
+        log_bytes += length;
+        tail = length;
+    }
+    let Some(Record::Life { incarnation, .. }) = records.first() else {
+        // Its first commit, which names the life, never reached the disk: nothing was ever acknowledged. Only a
+        // fresh folder can be in this state.
+        return match records.is_empty() && snapshot.is_none() && first == last {
+            true => restart(directory, last),
+            false => Err(Reading::Lost("the log does not begin with a life".to_owned())),
+        };
+    };
+    let incarnation = *incarnation;
+    let path = segment::path(directory.path(), last);
+    let segment = Segment::reopen(&path, last, tail).map_err(|error| refused("open", path, error))?;
+    let memory = Memory { incarnation, snapshot, records };
+    Ok(Found { memory: Some(memory), segment: Some((segment, last)), snapshot_bytes, log_bytes })
+}
+
+/// A folder whose only segment holds nothing: begin again.
+fn restart(directory: &Directory, number: u64) -> Result<Found, Reading> {
+    let path = segment::path(directory.path(), number);
+    fs::remove_file(&path).map_err(|error| refused("remove", path, error))?;
+    Ok(Found::nothing())
+}
+
+fn read_snapshot(
+    directory: &Directory,
+    number: u64,
+) -> Result<(Option<(Position, Vec<Bytes>)>, u64), Reading> {
+    let path = snapshot::path(directory.path(), number);
+    let file = load(&path)?;
+    match snapshot::read(number, &file) {
+        snapshot::Contents::Whole { position, parts } => Ok((Some((position, parts)), file.len() as u64)),
+        snapshot::Contents::Damaged { offset } => Err(damaged(&path, offset)),
+        snapshot::Contents::Newer(found) => Err(newer(path, found)),
+        snapshot::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),
+    }
+}
+
+/// Appends a segment's records; returns how many of its bytes are good.
+fn read_segment(
+    directory: &Directory,
+    number: u64,
+    last: bool,
+    records: &mut Vec<Record>,
+) -> Result<u64, Reading> {
+    let path = segment::path(directory.path(), number);
+    let file = load(&path)?;
+    match segment::read(number, &file) {
+        segment::Contents::Whole { records: more, length } => {
+            let torn = file.len() as u64 - length;
+            // The next segment is begun only when this one is safe: then it has no tail to tear.
+            if torn > 0 && !last {
+                return Err(damaged(&path, length));
+            }
+            if torn > 0 {
+                warn!(file = %path.display(), offset = length, bytes = torn, "torn tail cut");
+            }
+            records.extend(more);
+            Ok(length)
+        }
+        segment::Contents::Damaged { offset } => Err(damaged(&path, offset)),
+        segment::Contents::Newer(found) => Err(newer(path, found)),
+        segment::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),
+    }
+}
+
+fn load(path: &PathBuf) -> Result<Bytes, Reading> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Bytes::from(bytes)),
+        Err(error) => Err(refused("read", path.clone(), error)),
+    }
+}
+
+fn refused(what: &'static str, path: PathBuf, error: std::io::Error) -> Reading {
+    Reading::Refused(NodeError::Disk { what, path, error })
+}
+
+fn damaged(path: &std::path::Path, offset: u64) -> Reading {
+    Reading::Lost(format!("{} is damaged at byte {offset}", path.display()))
+}
+
+fn newer(path: PathBuf, found: u32) -> Reading {
+    Reading::Refused(NodeError::NewerFormat { path, found, known: super::frame::FORMAT })
+}
+
+/// The number of a new folder's first segment.
+pub const FIRST_SEGMENT: u64 = 1;

@@ -1,0 +1,59 @@
+//! A cell's notes as lines of the text log.
+
+use kumo_paxos::{ExitReason, Note};
+use kumo_session::NodeNote;
+use tracing::{error, info, warn};
+
+/// Writes what a cell noted. ERROR means a person must act, INFO is a change of state.
+pub fn write(note: NodeNote) {
+    match note {
+        NodeNote::Paxos(note) => write_paxos(note),
+        NodeNote::SessionExpired(session) => info!(%session, "session expired"),
+        NodeNote::Panicked { instance } => error!(instance, "executing an entry panicked"),
+        NodeNote::Restored { from, bytes } => info!(%from, bytes, "snapshot taken over"),
+        NodeNote::SnapshotMalformed { from } => warn!(%from, "snapshot could not be read"),
+        NodeNote::ClientRefused { connection, reason } => {
+            warn!(connection = connection.0, reason, "client refused")
+        }
+    }
+}
+
+/// Writes why the cell made this node leave.
+pub fn write_exit(reason: &ExitReason) {
+    match reason {
+        ExitReason::Removed => info!("removed from the cell"),
+        ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) => error!(%reason, "node stops"),
+    }
+}
+
+fn write_paxos(note: Note) {
+    match note {
+        Note::Formed(cell) => info!(%cell, "cell formed"),
+        Note::Joined { cell, generation } => info!(%cell, generation, "cell joined"),
+        Note::Voting => info!("voting"),
+        Note::Leading(round) => info!(round = round.sequence, "leading"),
+        Note::SteppedDown(round) => info!(round = round.sequence, "stepped down"),
+        Note::MasterIs(master) => info!(%master, "master changed"),
+        Note::NoMaster => warn!("no master"),
+        Note::Configuration { version, members } => {
+            let members: Vec<String> = members
+                .iter()
+                .map(|member| format!("{}={} ({:?})", member.id.0, member.address, member.role))
+                .collect();
+            info!(version, members = members.join(" "), "configuration changed")
+        }
+        Note::CatchingUp { from, first, last } => {
+            info!(%from, first = first.0, last = last.0, "catching up")
+        }
+        Note::TakingSnapshot { from } => info!(%from, "taking a snapshot"),
+        Note::MajorityForgot { remembering, voters } => error!(
+            remembering,
+            voters, "a majority of the voters lost its memory: the cell cannot go on by itself"
+        ),
+        Note::Stranger(address) => warn!(%address, "an address outside the configuration wants to join"),
+        Note::ForeignCell { address, cell } => warn!(%address, %cell, "another cell answers"),
+        Note::Bug(instance) => {
+            error!(instance = instance.0, "two replicas panicked at one instance: execution stops")
+        }
+    }
+}

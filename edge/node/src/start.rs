@@ -1,0 +1,100 @@
+//! How a node starts: its address, its memory, its cell, then the loop.
+
+use crate::drive::Node;
+use crate::durable::{Memory, Storage};
+use crate::{NodeConfig, NodeError, clock, entropy};
+use kumo_paxos::{Incarnation, Settings};
+use kumo_pfs::Pfs;
+use kumo_session::{Cell, CellSettings};
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use tracing::info;
+
+/// Runs a node until `stop` completes (a clean end) or the cell makes it leave. Its work is done by the task
+/// that awaits it, so a runtime of one thread serves it best.
+pub async fn run(config: NodeConfig, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    let listener = bind(config.listen)?;
+    run_on(listener, config, stop).await
+}
+
+/// As [`run`], on a listener that is bound already; it may have chosen the port. The node's name is still
+/// `config.listen`.
+pub async fn run_on(
+    listener: TcpListener,
+    config: NodeConfig,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let address = config.listen;
+    let fault = |error| NodeError::Listen { address, error };
+    listener.set_nonblocking(true).map_err(fault)?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(fault)?;
+    let (cell, storage) = remember(&config)?;
+    info!(%address, durable = storage.is_some(), "listening");
+    let unit_micros = config.unit.as_micros() as u64;
+    let noise = entropy::draw()? as u64;
+    Node::new(cell, listener, storage, unit_micros, address, noise).run(stop).await
+}
+
+/// Binds the address in a way that a restart need not wait for old connections to fade.
+fn bind(address: SocketAddr) -> Result<TcpListener, NodeError> {
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => NodeError::AddressTaken(address),
+        _ => NodeError::Listen { address, error },
+    })
+}
+
+/// The cell with the memory of its earlier life, or a new one.
+fn remember(config: &NodeConfig) -> Result<(Cell<Pfs>, Option<Storage>), NodeError> {
+    let Some(path) = &config.data else {
+        let incarnation = Incarnation(entropy::draw()?);
+        return Ok((new_cell(config, incarnation)?, None));
+    };
+    let (mut storage, memory) = Storage::open(path)?;
+    if let Some(memory) = memory {
+        match recovered_cell(config, memory)? {
+            Ok(cell) => return Ok((cell, Some(storage))),
+            Err(malformed) => storage.forget(&format!("its snapshot cannot be read: {malformed}"))?,
+        }
+    }
+    let incarnation = Incarnation(entropy::draw()?);
+    storage.begin()?;
+    Ok((new_cell(config, incarnation)?, Some(storage)))
+}
+
+fn new_cell(config: &NodeConfig, incarnation: Incarnation) -> Result<Cell<Pfs>, NodeError> {
+    info!(%incarnation, "new incarnation");
+    Ok(Cell::new(settings(config, incarnation)?, cell_settings(config), Pfs::default(), clock::now()))
+}
+
+fn recovered_cell(
+    config: &NodeConfig,
+    memory: Memory,
+) -> Result<Result<Cell<Pfs>, kumo_wire::Malformed>, NodeError> {
+    let Memory { incarnation, snapshot, records } = memory;
+    info!(%incarnation, records = records.len(), "memory read back");
+    let settings = settings(config, incarnation)?;
+    Ok(Cell::recover(settings, cell_settings(config), Pfs::default(), snapshot, records, clock::now()))
+}
+
+fn settings(config: &NodeConfig, incarnation: Incarnation) -> Result<Settings, NodeError> {
+    Ok(Settings {
+        address: config.listen,
+        peers: config.peers.iter().copied().filter(|peer| *peer != config.listen).collect(),
+        extension: config.extension,
+        incarnation,
+        unit_micros: config.unit.as_micros() as u64,
+        entropy: entropy::draw()?,
+        durable: config.data.is_some(),
+    })
+}
+
+fn cell_settings(config: &NodeConfig) -> CellSettings {
+    CellSettings {
+        session_timeout_micros: config.session_timeout.as_micros() as u64,
+        sessions_max: SESSIONS_MAX,
+    }
+}
+
+/// Sessions at a time. Each is remembered by every replica, with its unacknowledged replies.
+const SESSIONS_MAX: usize = 100_000;

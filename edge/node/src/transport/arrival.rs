@@ -1,0 +1,243 @@
+//! [`Arrival`]: one connection that someone else opened, from its greeting to its end.
+
+use super::greeting;
+use super::inbox::Inbox;
+use super::outbox::Outbox;
+use super::ready::Signal;
+use kumo_paxos::{Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Side};
+use kumo_session::{
+    Application, CLIENT_FRAME_BYTES_MAX, Cell, CellMessage, ClientMessage, ConnectionId, Greeting, Input,
+};
+use kumo_wire::Wire;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+
+/// A connection that arrived.
+pub struct Arrival {
+    pub from: SocketAddr,
+    pub stage: Stage,
+    pub signal: Arc<Signal>,
+    /// In this turn's list of connections to flush.
+    pub dirty: bool,
+    waker: Waker,
+    stream: TcpStream,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// Not read because its replies pile up.
+    paused: bool,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing is known of it yet.
+    Greeting,
+    /// A replica that dialled us: only read from.
+    Replica {
+        address: SocketAddr,
+        incarnation: Incarnation,
+    },
+    Client,
+    /// To be closed after what was sent to it.
+    Leaving,
+    /// All is sent. What still arrives is thrown away: closing on unread bytes would reset the connection, and the
+    /// other side might never see why it was refused.
+    Lingering,
+}
+
+/// Why a connection does not go on.
+#[derive(Debug)]
+pub enum Ending {
+    /// It is gone.
+    Gone,
+    /// It broke a rule; the reason is for its sender and for the log.
+    Refused(String),
+}
+
+impl From<io::Error> for Ending {
+    fn from(_: io::Error) -> Ending {
+        Ending::Gone
+    }
+}
+
+impl Arrival {
+    pub fn new(stream: TcpStream, from: SocketAddr, signal: Arc<Signal>) -> Arrival {
+        let waker = Waker::from(signal.clone());
+        Arrival {
+            from,
+            stage: Stage::Greeting,
+            signal,
+            dirty: false,
+            waker,
+            stream,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            paused: false,
+        }
+    }
+
+    /// Reads what is there, within one connection's share of a turn, into `inputs`. Returns the bytes read.
+    pub fn read<A: Application>(
+        &mut self,
+        id: ConnectionId,
+        cell: &Cell<A>,
+        inputs: &mut Vec<Input>,
+    ) -> Result<usize, Ending> {
+        if self.outbox.len() > OUT_BYTES_PAUSE {
+            self.paused = true;
+            return Ok(0);
+        }
+        let mut frames = 0;
+        let mut bytes = 0;
+        loop {
+            while self.frame(id, cell, inputs)? {
+                frames += 1;
+                if frames == FRAMES_PER_TURN {
+                    self.signal.raise();
+                    return Ok(bytes);
+                }
+            }
+            if bytes >= BYTES_PER_TURN {
+                self.signal.raise();
+                return Ok(bytes);
+            }
+            match self.inbox.fill(&mut self.stream, &mut Context::from_waker(&self.waker)) {
+                Poll::Pending => return Ok(bytes),
+                Poll::Ready(Ok(0)) => return Err(Ending::Gone),
+                Poll::Ready(Ok(count)) => bytes += count,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes one frame, if a whole one is there.
+    fn frame<A: Application>(
+        &mut self,
+        id: ConnectionId,
+        cell: &Cell<A>,
+        inputs: &mut Vec<Input>,
+    ) -> Result<bool, Ending> {
+        match self.stage {
+            Stage::Greeting => self.greet(id, cell, inputs),
+            Stage::Replica { address, incarnation } => self.replica_frame(address, incarnation, inputs),
+            Stage::Client => self.client_frame(id, inputs),
+            Stage::Leaving | Stage::Lingering => {
+                self.inbox.discard();
+                Ok(false)
+            }
+        }
+    }
+
+    fn greet<A: Application>(
+        &mut self,
+        id: ConnectionId,
+        cell: &Cell<A>,
+        inputs: &mut Vec<Input>,
+    ) -> Result<bool, Ending> {
+        let hello = match greeting::take(&mut self.inbox).map_err(Ending::Refused)? {
+            None => return Ok(false),
+            Some(Greeting::Hello(hello)) => hello,
+            Some(Greeting::Refused { .. }) => {
+                return Err(Ending::Refused("a refusal is no greeting".to_owned()));
+            }
+        };
+        greeting::judge(&hello, cell).map_err(Ending::Refused)?;
+        self.outbox.put(&Greeting::Hello(cell.hello()));
+        self.welcome(id, &hello, inputs);
+        Ok(true)
+    }
+
+    fn welcome(&mut self, id: ConnectionId, hello: &Hello, inputs: &mut Vec<Input>) {
+        self.stage = match hello.side {
+            Side::Replica | Side::Extension => {
+                Stage::Replica { address: hello.address, incarnation: hello.incarnation }
+            }
+            Side::Client => {
+                inputs.push(Input::ClientUp(id));
+                Stage::Client
+            }
+        };
+    }
+
+    fn replica_frame(
+        &mut self,
+        address: SocketAddr,
+        incarnation: Incarnation,
+        inputs: &mut Vec<Input>,
+    ) -> Result<bool, Ending> {
+        let malformed = |error| Ending::Refused(format!("bad message from a replica: {error}"));
+        let Some(body) = self.inbox.take(FRAME_BYTES_MAX).map_err(malformed)? else { return Ok(false) };
+        let envelope = Envelope::from_bytes(body).map_err(malformed)?;
+        if envelope.from != address || envelope.sender != incarnation {
+            return Err(Ending::Refused("a message in another replica's name".to_owned()));
+        }
+        inputs.push(Input::Peer(envelope));
+        Ok(true)
+    }
+
+    fn client_frame(&mut self, id: ConnectionId, inputs: &mut Vec<Input>) -> Result<bool, Ending> {
+        let malformed = |error| Ending::Refused(format!("bad message: {error}"));
+        let Some(body) = self.inbox.take(CLIENT_FRAME_BYTES_MAX).map_err(malformed)? else {
+            return Ok(false);
+        };
+        inputs.push(Input::Client(id, ClientMessage::from_bytes(body).map_err(malformed)?));
+        Ok(true)
+    }
+
+    /// False: it does not read its replies; cut it off.
+    #[must_use]
+    pub fn send(&mut self, message: &CellMessage) -> bool {
+        if self.outbox.len() > OUT_BYTES_MAX {
+            return false;
+        }
+        self.outbox.put(message);
+        true
+    }
+
+    /// Tells the other side why this is the end, in the words it understands at this stage.
+    pub fn refuse(&mut self, reason: String) {
+        match self.stage {
+            Stage::Greeting => self.outbox.put(&Greeting::Refused { reason }),
+            Stage::Client => self.outbox.put(&CellMessage::Refused { reason }),
+            // A replica does not read on this connection.
+            Stage::Replica { .. } | Stage::Leaving | Stage::Lingering => {}
+        }
+        self.stage = Stage::Leaving;
+    }
+
+    /// Writes what waits.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let mut context = Context::from_waker(&self.waker);
+        self.outbox.flush(&mut self.stream, &mut context)?;
+        if self.paused && self.outbox.len() <= OUT_BYTES_PAUSE {
+            self.paused = false;
+            self.signal.raise();
+        }
+        if self.stage == Stage::Leaving && self.outbox.is_empty() {
+            // On a socket this takes effect at once.
+            let _ = Pin::new(&mut self.stream).poll_shutdown(&mut context)?;
+            self.stage = Stage::Lingering;
+        }
+        Ok(())
+    }
+
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+}
+
+/// Frames and bytes taken from one connection before the others have their turn.
+const FRAMES_PER_TURN: usize = 32;
+const BYTES_PER_TURN: usize = 512 * 1024;
+
+/// Replies waiting for a client beyond which its requests are not read: it slows itself down.
+const OUT_BYTES_PAUSE: usize = 1024 * 1024;
+
+/// Replies waiting for a client beyond which it is cut off. The largest replies to one turn's requests fit, so
+/// only what comes unasked for (events, answers to parked requests) to one that does not read reaches it.
+const OUT_BYTES_MAX: usize = 256 * 1024 * 1024;
