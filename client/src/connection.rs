@@ -1,0 +1,193 @@
+//! [`Connection`]: one framed TCP connection to a member, polled by the driver.
+
+use bytes::{Buf, BytesMut};
+use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
+use kumo_session::{CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, GREETING_BYTES_MAX, Greeting};
+use kumo_wire::{Wire, frame};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A connection that is being made, or is up. Every error is the sentence to show for it.
+pub(crate) enum Connection {
+    Dialling(Pin<Box<dyn Future<Output = Result<Link, String>> + Send>>),
+    Up(Link),
+}
+
+/// What a connection has to tell.
+pub(crate) enum Progress {
+    /// Hellos were exchanged, with a replica of this cell.
+    Up(CellId),
+    /// Messages were added.
+    Messages,
+    Gone(String),
+}
+
+impl Connection {
+    pub(crate) fn dial(address: SocketAddr) -> Connection {
+        Connection::Dialling(Box::pin(dial(address)))
+    }
+
+    /// Takes what arrived. Pending: nothing now.
+    pub(crate) fn poll_input(&mut self, cx: &mut Context, messages: &mut Vec<CellMessage>) -> Poll<Progress> {
+        match self {
+            Connection::Dialling(dialling) => match dialling.as_mut().poll(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(reason)) => Poll::Ready(Progress::Gone(reason)),
+                Poll::Ready(Ok(link)) => {
+                    let cell = link.cell;
+                    *self = Connection::Up(link);
+                    Poll::Ready(Progress::Up(cell))
+                }
+            },
+            Connection::Up(link) => link.poll_input(cx, messages),
+        }
+    }
+
+    /// Writes what is queued, as far as the socket takes it. An error: the connection is gone.
+    pub(crate) fn poll_output(&mut self, cx: &mut Context) -> Result<(), String> {
+        match self {
+            Connection::Dialling(_) => Ok(()),
+            Connection::Up(link) => link.poll_output(cx),
+        }
+    }
+
+    /// Queues a message. Dropped while the connection is not up: what matters is sent again.
+    pub(crate) fn send(&mut self, message: &ClientMessage) {
+        if let Connection::Up(link) = self {
+            frame::put(message, &mut link.output);
+        }
+    }
+}
+
+/// A connection with hellos exchanged.
+pub(crate) struct Link {
+    stream: TcpStream,
+    cell: CellId,
+    input: BytesMut,
+    output: BytesMut,
+}
+
+impl Link {
+    fn poll_input(&mut self, cx: &mut Context, messages: &mut Vec<CellMessage>) -> Poll<Progress> {
+        loop {
+            match self.take_frames(messages) {
+                Ok(0) => {}
+                Ok(_) => return Poll::Ready(Progress::Messages),
+                Err(reason) => return Poll::Ready(Progress::Gone(reason)),
+            }
+            self.input.reserve(READ_BYTES_MIN);
+            // The future keeps nothing between polls, so making it anew each time loses nothing.
+            match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Progress::Gone("connection closed".to_owned())),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Progress::Gone(error.to_string())),
+            }
+        }
+    }
+
+    fn take_frames(&mut self, messages: &mut Vec<CellMessage>) -> Result<usize, String> {
+        let before = messages.len();
+        while let Some(body) =
+            frame::take(&mut self.input, CLIENT_FRAME_BYTES_MAX).map_err(|error| error.to_string())?
+        {
+            messages.push(CellMessage::from_bytes(body).map_err(|error| error.to_string())?);
+        }
+        Ok(messages.len() - before)
+    }
+
+    fn poll_output(&mut self, cx: &mut Context) -> Result<(), String> {
+        while self.output.has_remaining() {
+            match pin!(self.stream.write_buf(&mut self.output)).poll(cx) {
+                Poll::Pending if self.output.len() > BACKLOG_BYTES_MAX => {
+                    return Err("the member does not read what is sent to it".to_owned());
+                }
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => return Err("connection closed".to_owned()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Err(error.to_string()),
+            }
+        }
+        if self.output.capacity() > BUFFER_BYTES_KEPT {
+            self.output = BytesMut::new();
+        } else {
+            self.output.clear();
+        }
+        Ok(())
+    }
+}
+
+async fn dial(address: SocketAddr) -> Result<Link, String> {
+    match tokio::time::timeout(DIAL_TIMEOUT, greet(address)).await {
+        Ok(result) => result,
+        Err(_) => Err("no answer".to_owned()),
+    }
+}
+
+async fn greet(address: SocketAddr) -> Result<Link, String> {
+    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let local = stream.local_addr().map_err(|error| error.to_string())?;
+    let mut output = BytesMut::new();
+    frame::put(&Greeting::Hello(hello(local)), &mut output);
+    stream.write_all(&output).await.map_err(|error| error.to_string())?;
+    let mut input = BytesMut::with_capacity(READ_BYTES_MIN);
+    let body = loop {
+        if let Some(body) =
+            frame::take(&mut input, GREETING_BYTES_MAX).map_err(|_| "not a kumo cell".to_owned())?
+        {
+            break body;
+        }
+        if stream.read_buf(&mut input).await.map_err(|error| error.to_string())? == 0 {
+            return Err("connection closed".to_owned());
+        }
+    };
+    let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
+    let cell = check(greeting)?;
+    output.clear();
+    Ok(Link { stream, cell, input, output })
+}
+
+fn hello(local: SocketAddr) -> Hello {
+    Hello {
+        magic: MAGIC,
+        version: VERSION,
+        cell: CellId::default(),
+        generation: 0,
+        side: Side::Client,
+        address: local,
+        incarnation: Incarnation::default(),
+    }
+}
+
+fn check(greeting: Greeting) -> Result<CellId, String> {
+    match greeting {
+        Greeting::Refused { reason } => Err(reason),
+        Greeting::Hello(hello) if hello.magic != MAGIC => Err("not a kumo cell".to_owned()),
+        Greeting::Hello(hello) if hello.version != VERSION => {
+            Err(format!("speaks version {}, this is version {VERSION}", hello.version))
+        }
+        Greeting::Hello(hello) => match hello.side {
+            Side::Replica | Side::Extension => Ok(hello.cell),
+            Side::Client => Err("a client, not a member".to_owned()),
+        },
+    }
+}
+
+/// A member that does not shake hands within this is tried again later.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Room for a read call: many small replies at once.
+const READ_BYTES_MIN: usize = 16 * 1024;
+
+/// Output not taken by the member. Two of the largest requests fit; beyond, the connection is given up and what
+/// matters is sent again elsewhere.
+const BACKLOG_BYTES_MAX: usize = 2 * CLIENT_FRAME_BYTES_MAX;
+
+/// A buffer that grew beyond this for one large request is given back.
+const BUFFER_BYTES_KEPT: usize = 256 * 1024;
