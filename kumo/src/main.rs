@@ -1,3 +1,68 @@
-//! The kumo binary.
+//! The kumo binary: called by one of its names, or as `kumo` with a command.
 
-fn main() {}
+mod address;
+mod bench;
+mod cell;
+mod child;
+mod cli;
+mod completion;
+mod daemon;
+mod failure;
+mod fs;
+mod links;
+mod lock;
+mod man;
+mod output;
+mod queue;
+mod session;
+mod target;
+mod up;
+mod watch;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use failure::Failure;
+use output::Out;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let result = match links::called_as(&arguments) {
+        Some(links::Name::Cell) => daemon::main(&arguments),
+        None => command(Cli::parse_from(&arguments)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn command(cli: Cli) -> Result<(), Failure> {
+    let out = Out::new(cli.target.format);
+    match cli.command {
+        Command::Up(up) => block_on(up::run(up, out)),
+        Command::Fs(fs) => block_on(fs::run(fs, cli.target, out)),
+        Command::Watch(watch) => block_on(watch::run(watch, cli.target, out)),
+        Command::Lock(lock) => block_on(lock::run(lock, cli.target)),
+        Command::Queue(queue) => block_on(queue::run(queue, cli.target, out)),
+        Command::Session(session) => block_on(session::run(session, cli.target, out)),
+        Command::Cell(cell) => cell::run(cell, cli.target, out),
+        Command::Bench(bench) => block_on(bench::run(bench, cli.target, out)),
+        Command::Links { folder } => links::write(&folder, out),
+        Command::Completion { shell } => completion::run(shell, out),
+        Command::Man { folder } => man::run(&folder, out),
+    }
+}
+
+/// One thread carries a command: nothing here is worth a second one.
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::refused(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(work);
+    // A read of standard input that nobody waits for must not keep the process.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,81 @@
+//! [`Target`]: which cell a command speaks to and how, the options all commands share.
+
+use crate::address;
+use crate::child::Signals;
+use crate::failure::Failure;
+use crate::output::Format;
+use clap::Args;
+use pfs::{Cell, Options, Session};
+use std::time::Duration;
+
+#[derive(Args, Clone)]
+pub struct Target {
+    /// Members of the cell; one that answers is enough, the port is 19700 unless given
+    #[arg(
+        long,
+        global = true,
+        env = "KUMO_CELL",
+        default_value = "127.0.0.1:19700",
+        value_name = "ADDR[,ADDR...]"
+    )]
+    pub cell: String,
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Read at the least-loaded replica, not at the master
+    #[arg(long, global = true)]
+    pub any: bool,
+    /// Give up when there is no member or no master for this long
+    #[arg(long, global = true, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    pub patience: Duration,
+}
+
+impl Target {
+    pub fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::new(address::members(&self.cell)?);
+        options.sync = !self.any;
+        options.patience = self.patience;
+        Ok(options)
+    }
+
+    /// Does something in a session of its own, and closes it however that ends: an orderly close frees at once what
+    /// the session held.
+    pub async fn in_session<T>(
+        &self,
+        work: impl AsyncFnOnce(&Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let session = Session::open(&self.options()?).await?;
+        let result = work(&session).await;
+        // What was asked is answered. A close that fails leaves a session that expires by itself.
+        let _ = tokio::time::timeout(CLOSE_PATIENCE, session.close()).await;
+        result
+    }
+
+    /// As [`in_session`](Target::in_session); a signal ends the work, and the session is still closed.
+    pub async fn in_session_unless_signalled<T>(
+        &self,
+        work: impl AsyncFnOnce(&Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut signals = Signals::new()?;
+        self.in_session(async |session| {
+            tokio::select! {
+                result = work(session) => result,
+                signal = signals.next() => Err(Failure::Status(128 + signal.as_raw() as u8)),
+            }
+        })
+        .await
+    }
+
+    pub fn operator(&self) -> Result<Cell, Failure> {
+        Ok(Cell::connect(&self.options()?)?)
+    }
+}
+
+/// A duration in seconds, with or without a fraction.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| format!("not a number of seconds: {text}"))?;
+    Duration::try_from_secs_f64(value).map_err(|_| format!("not a time to wait: {text}"))
+}
+
+/// A command's status is due: do not wait longer than this for a cell without a majority.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,87 @@
+//! What needs no cell: help, names, completions, bad arguments, an unreachable cell.
+
+mod support;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use support::{KUMO, assert_status, free_addresses};
+
+fn kumo(arguments: &[&str]) -> Output {
+    Command::new(KUMO).args(arguments).output().unwrap()
+}
+
+#[test]
+fn help_and_version_are_there_for_every_name() {
+    for arguments in
+        [vec!["--help"], vec!["--version"], vec!["cell", "--help"], vec!["bench", "cell", "--help"]]
+    {
+        assert_status(&arguments, &kumo(&arguments), 0);
+    }
+    let output = Command::new(KUMO).arg0("kumo-cell").arg("--help").output().unwrap();
+    assert_status(&["kumo-cell"], &output, 0);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("One replica of a cell"));
+}
+
+#[test]
+fn bad_arguments_are_status_2() {
+    for arguments in [
+        vec![],
+        vec!["no-such-command"],
+        vec!["fs", "cat"],
+        vec!["lock", "a", "--try", "--timeout", "1", "--", "true"],
+        vec!["queue", "delete", "q", "not-a-number"],
+        vec!["--cell", ",", "fs", "ls"],
+        vec!["--cell", "127.0.0.1:99999", "fs", "ls"],
+        vec!["cell", "-l", "0.0.0.0:19700"],
+        vec!["cell", "-l", "127.0.0.1:0"],
+        vec!["cell", "-l", "127.0.0.1:1", "-u", "1"],
+        vec!["bench", "cell", "--op", "nothing"],
+    ] {
+        assert_status(&arguments, &kumo(&arguments), 2);
+    }
+}
+
+#[test]
+fn a_cell_that_does_not_answer_is_status_4() {
+    let nobody = free_addresses(1)[0].to_string();
+    for command in
+        [vec!["fs", "ls"], vec!["cell", "status"], vec!["session", "ls"], vec!["lock", "a", "--", "true"]]
+    {
+        let mut arguments = vec!["--cell", &nobody, "--patience", "0.3"];
+        arguments.extend(command);
+        let output = kumo(&arguments);
+        assert_status(&arguments, &output, 4);
+        assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+    }
+}
+
+#[test]
+fn links_manuals_and_completions_are_written() {
+    let folder = std::env::temp_dir().join(format!("kumo-links-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let name = folder.to_str().unwrap();
+    // Twice: an older link is replaced.
+    for _ in 0..2 {
+        assert_status(&["links"], &kumo(&["links", name]), 0);
+    }
+    let output = Command::new(folder.join("kumo-cell")).arg("--version").output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("kumo-cell "));
+    assert_status(&["man"], &kumo(&["man", name]), 0);
+    for page in ["kumo.1", "kumo-fs-put.1", "kumo-cell.1"] {
+        assert!(folder.join(page).exists(), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let output = kumo(&["completion", shell]);
+        assert_status(&[shell], &output, 0);
+        assert!(!output.stdout.is_empty());
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error_message() {
+    let script = format!("'{KUMO}' completion bash | head -c 1 >/dev/null; '{KUMO}' --help >/dev/null");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_status(&["pipe"], &output, 0);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
