@@ -1,7 +1,9 @@
 //! Who votes on which instance: [`Configuration`], and the [`Schedule`] of the ones in force and to come.
 
 use crate::identity::{CellId, Incarnation, Instance, ReplicaId};
-use kumo_wire::{wire_enum, wire_struct};
+use crate::step::VOTERS_MAX;
+use bytes::BytesMut;
+use kumo_wire::{Malformed, Reader, Wire, wire_enum, wire_struct};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -112,7 +114,7 @@ impl Schedule {
 
     /// Executes a configuration entry at `at`. False: its version is not the next one, so it is void.
     pub fn schedule(&mut self, at: Instance, configuration: &Configuration) -> bool {
-        if configuration.version != self.latest().version + 1 {
+        if configuration.version != self.latest().version.saturating_add(1) {
             return false;
         }
         self.entries.push((at.plus(self.window), configuration.clone()));
@@ -144,22 +146,88 @@ impl Schedule {
     }
 }
 
+/// Members of one configuration, extensions included.
+pub const MEMBERS_MAX: usize = 256;
+
+/// The largest window that a genesis may agree on.
+const WINDOW_MAX: u64 = 1 << 20;
+
+/// No cell changes its members so often.
+const VERSION_MAX: u64 = 1 << 62;
+
 wire_enum!(Role { 1 = Core, 2 = Extension, 3 = Returning });
 wire_struct!(Member { id, address, incarnation, role });
-wire_struct!(Configuration { version, next_id, members });
-wire_struct!(Genesis { cell, generation, window, configuration });
 
-impl kumo_wire::Wire for Schedule {
-    fn encode(&self, out: &mut bytes::BytesMut) {
+impl Wire for Configuration {
+    fn encode(&self, out: &mut BytesMut) {
+        self.version.encode(out);
+        self.next_id.encode(out);
+        self.members.encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let (version, next_id): (u64, ReplicaId) = Wire::decode(input)?;
+        let configuration = Configuration { version, next_id, members: Wire::decode(input)? };
+        configuration.check()?;
+        Ok(configuration)
+    }
+}
+
+impl Configuration {
+    /// What every configuration of ours keeps: bytes that say otherwise are not one.
+    fn check(&self) -> Result<(), Malformed> {
+        let voters = self.voters().count();
+        if voters == 0 || voters > VOTERS_MAX || self.members.len() > MEMBERS_MAX {
+            return Err(Malformed::Rule("a configuration has voters, and not too many"));
+        }
+        let ordered = self.members.iter().zip(self.members.iter().skip(1)).all(|(a, b)| a.id < b.id);
+        if !ordered
+            || self.members.iter().any(|member| member.id >= self.next_id)
+            || self.version > VERSION_MAX
+        {
+            return Err(Malformed::Rule("ids are handed out once, in order"));
+        }
+        let addresses: BTreeSet<SocketAddr> = self.members.iter().map(|member| member.address).collect();
+        let voting: BTreeSet<Incarnation> = self.voters().map(|member| member.incarnation).collect();
+        if addresses.len() != self.members.len() || voting.len() != voters {
+            return Err(Malformed::Rule("members differ in address and incarnation"));
+        }
+        Ok(())
+    }
+}
+
+impl Wire for Genesis {
+    fn encode(&self, out: &mut BytesMut) {
+        self.cell.encode(out);
+        self.generation.encode(out);
+        self.window.encode(out);
+        self.configuration.encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let (cell, (generation, window)): (CellId, (u32, u64)) = Wire::decode(input)?;
+        let genesis = Genesis { cell, generation, window, configuration: Wire::decode(input)? };
+        if genesis.window == 0
+            || genesis.window > WINDOW_MAX
+            || genesis.cell == CellId(0)
+            || genesis.generation == 0
+        {
+            return Err(Malformed::Rule("a genesis names a cell, a generation and a window"));
+        }
+        Ok(genesis)
+    }
+}
+
+impl Wire for Schedule {
+    fn encode(&self, out: &mut BytesMut) {
         self.window.encode(out);
         self.entries.encode(out);
     }
-    fn decode(input: &mut kumo_wire::Reader) -> Result<Self, kumo_wire::Malformed> {
-        let schedule =
-            Schedule { window: kumo_wire::Wire::decode(input)?, entries: kumo_wire::Wire::decode(input)? };
-        if schedule.entries.is_empty() || schedule.window == 0 {
-            return Err(kumo_wire::Malformed::Rule("a schedule names at least one configuration"));
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let (window, entries): (u64, Vec<(Instance, Configuration)>) = Wire::decode(input)?;
+        let ascending =
+            entries.iter().zip(entries.iter().skip(1)).all(|(a, b)| a.0 < b.0 && a.1.version < b.1.version);
+        if entries.is_empty() || !ascending || window == 0 || window > WINDOW_MAX {
+            return Err(Malformed::Rule("a schedule names configurations, in order"));
         }
-        Ok(schedule)
+        Ok(Schedule { window, entries })
     }
 }

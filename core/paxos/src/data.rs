@@ -24,6 +24,8 @@ struct Held {
     bytes: Bytes,
     /// When it came: what no entry ever names is dropped after a while.
     since: Time,
+    /// An entry named it: it goes with the entry.
+    named: bool,
 }
 
 /// A value being fetched.
@@ -35,6 +37,8 @@ struct Partial {
     asked: u32,
     from: SocketAddr,
     progress: Time,
+    /// When it was asked for last.
+    tried: Time,
     /// Who wants to hear that it is held.
     offered_by: Option<SocketAddr>,
 }
@@ -70,7 +74,14 @@ impl Data {
 
     pub fn insert(&mut self, now: Time, name: DataName, bytes: Bytes) {
         self.partial.remove(&name);
-        self.held.insert(name, Held { bytes, since: now });
+        self.held.insert(name, Held { bytes, since: now, named: false });
+    }
+
+    /// An entry that names it was executed: from now on it goes when the entry goes.
+    pub fn executed(&mut self, name: &DataName) {
+        if let Some(held) = self.held.get_mut(name) {
+            held.named = true;
+        }
     }
 
     /// Puts a value on offer.
@@ -131,7 +142,8 @@ impl Data {
             return Vec::new();
         }
         let offered_by = offered.then_some(from);
-        let partial = Partial { length, bytes: BytesMut::new(), asked: 0, from, progress: now, offered_by };
+        let partial =
+            Partial { length, bytes: BytesMut::new(), asked: 0, from, progress: now, tried: now, offered_by };
         let partial = self.partial.entry(name).or_insert(partial);
         partial.ask()
     }
@@ -146,6 +158,7 @@ impl Data {
         partial.bytes.reserve(length as usize - partial.bytes.len());
         partial.bytes.extend_from_slice(&bytes);
         partial.progress = now;
+        partial.tried = now;
         if (partial.bytes.len() as u32) < length {
             return Arrival::More(partial.ask());
         }
@@ -168,11 +181,11 @@ impl Data {
     ) -> Vec<(SocketAddr, DataName, u32)> {
         let mut asks = Vec::new();
         for (name, partial) in &mut self.partial {
-            if now.since(partial.progress) < patience_micros {
+            if now.since(partial.tried) < patience_micros {
                 continue;
             }
             partial.from = other(partial.from).unwrap_or(partial.from);
-            partial.progress = now;
+            partial.tried = now;
             partial.asked = partial.bytes.len() as u32;
             asks.extend(partial.ask().into_iter().map(|offset| (partial.from, *name, offset)));
         }
@@ -199,7 +212,9 @@ impl Data {
     pub fn trim(&mut self, now: Time, named: impl Fn(&DataName) -> bool) {
         let offers = &self.offers;
         self.held.retain(|name, held| {
-            named(name) || offers.contains_key(name) || now.since(held.since) < UNNAMED_MICROS_MAX
+            named(name)
+                || offers.contains_key(name)
+                || !held.named && now.since(held.since) < UNNAMED_MICROS_MAX
         });
         self.partial.retain(|_, partial| now.since(partial.progress) < UNNAMED_MICROS_MAX);
     }

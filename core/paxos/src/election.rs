@@ -12,6 +12,8 @@ pub struct View<'a> {
     pub age_ms: u64,
     /// This replica votes, so it may be named and name.
     pub votes: bool,
+    /// Its execution panicked: it names, and is not named.
+    pub halted: bool,
     /// The round this replica leads, if it does.
     pub leads: Option<Round>,
     pub promised: Round,
@@ -68,7 +70,7 @@ impl View<'_> {
     /// Votes, is reachable, and itself reaches a majority.
     fn electable(&self, voter: Incarnation) -> bool {
         if voter == self.me {
-            return true;
+            return !self.halted;
         }
         if !self.hears(voter) {
             return false;
@@ -77,6 +79,7 @@ impl View<'_> {
             return false;
         };
         heartbeat.votes
+            && heartbeat.panicked.is_none()
             && self.configuration.majority(|other| other == voter || heartbeat.hears.contains(&other))
     }
 

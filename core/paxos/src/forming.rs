@@ -75,6 +75,11 @@ impl Forming {
         }
     }
 
+    /// Another process is at that address now, or none: its answer counts no more.
+    pub fn forget(&mut self, address: SocketAddr) {
+        self.new.remove(&address);
+    }
+
     /// Entry 0, when every member has answered. Ids are places in the address order.
     pub fn formed(&self, cell: CellId) -> Option<Genesis> {
         self.asks()?;

@@ -1,7 +1,7 @@
 //! The small words of agreement: who, which slot, how strong, when.
 
 use bytes::BytesMut;
-use kumo_wire::{Malformed, Reader, Wire, wire_struct};
+use kumo_wire::{Malformed, Reader, Wire};
 use std::fmt;
 
 /// Microseconds on this process's own monotonic clock (it counts while the machine sleeps).
@@ -40,7 +40,7 @@ pub struct Instance(pub u64);
 
 impl Instance {
     pub fn next(self) -> Instance {
-        Instance(self.0 + 1)
+        Instance(self.0.saturating_add(1))
     }
 
     pub fn plus(self, count: u64) -> Instance {
@@ -93,5 +93,34 @@ macro_rules! wire_newtype {
         }
     )*};
 }
-wire_newtype!(Time ReplicaId Incarnation CellId Instance);
-wire_struct!(Round { sequence, id, incarnation });
+wire_newtype!(Time ReplicaId Incarnation CellId);
+
+/// Beyond any number a cell can reach. What is above it did not come from one of us, and arithmetic below it
+/// cannot overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+impl Wire for Instance {
+    fn encode(&self, out: &mut BytesMut) {
+        self.0.encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let instance = u64::decode(input)?;
+        if instance > COUNT_MAX { Err(Malformed::Length(instance)) } else { Ok(Instance(instance)) }
+    }
+}
+
+impl Wire for Round {
+    fn encode(&self, out: &mut BytesMut) {
+        self.sequence.encode(out);
+        self.id.encode(out);
+        self.incarnation.encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let (sequence, (id, incarnation)): (u64, (ReplicaId, Incarnation)) = Wire::decode(input)?;
+        if sequence > COUNT_MAX {
+            Err(Malformed::Length(sequence))
+        } else {
+            Ok(Round { sequence, id, incarnation })
+        }
+    }
+}

@@ -50,7 +50,7 @@ impl Link {
     /// Milliseconds since that peer started or last stepped down, now.
     pub fn age_ms(&self, now: Time) -> u64 {
         let then = self.heartbeat.as_ref().map_or(0, |heartbeat| heartbeat.age_ms);
-        then + now.since(self.heartbeat_at) / 1000
+        then.saturating_add(now.since(self.heartbeat_at) / 1000)
     }
 }
 
@@ -71,6 +71,10 @@ impl Links {
 
     pub fn entry(&mut self, address: SocketAddr) -> &mut Link {
         self.by_address.entry(address).or_insert_with(Link::new)
+    }
+
+    pub fn remove(&mut self, address: SocketAddr) {
+        self.by_address.remove(&address);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddr, &Link)> {

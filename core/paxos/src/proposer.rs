@@ -116,8 +116,8 @@ impl Proposer {
         self.next
     }
 
-    pub fn skip(&mut self) {
-        self.next = self.next.next();
+    pub fn skip_to(&mut self, next: Instance) {
+        self.next = next;
     }
 
     pub fn begin(&mut self, value: Value) -> Instance {
@@ -125,6 +125,13 @@ impl Proposer {
         self.open.insert(instance, Open { value, accepted: BTreeSet::new() });
         self.next = instance.next();
         instance
+    }
+
+    /// Whether a change of members is begun or inherited, and not decided.
+    pub fn changes(&self) -> bool {
+        let open = self.open.values().map(|open| &open.value);
+        let inherited = self.reports.values().flat_map(|reports| reports.values()).map(|(_, value)| value);
+        open.chain(inherited).any(|value| matches!(value, Value::Config(_)))
     }
 
     pub fn open(&self) -> &BTreeMap<Instance, Open> {

@@ -5,12 +5,12 @@ use crate::agreement::{Agreement, Last};
 use crate::configuration::Configuration;
 use crate::data::Data;
 use crate::forming::Forming;
-use crate::identity::{CellId, Incarnation, Instance, Round, Time};
+use crate::identity::{Incarnation, Instance, Round, Time};
 use crate::lease::Lease;
 use crate::links::Links;
-use crate::message::{Envelope, Hello, Message, Position};
+use crate::message::{Envelope, Message, Position};
 use crate::mutation::Mutation;
-use crate::step::{Effect, ExitReason, Input, Note, Record, Settings};
+use crate::step::{Effect, ExitReason, Input, Record, Settings};
 use crate::value::{IN_BAND_MAX, Value};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +20,7 @@ mod agent;
 mod follow;
 mod lead;
 mod membership;
+mod peers;
 mod status;
 mod tick;
 
@@ -55,6 +56,8 @@ pub struct Replica {
     voted: bool,
     /// Some configuration executed here named this incarnation: it leaves when none does any more.
     named: bool,
+    /// Incarnations that the last changes removed: still connected for a moment, and no newcomers.
+    removed: VecDeque<Incarnation>,
     next_tick: Time,
     next_resend: Time,
     /// Open instances below this were open at the last resend already.
@@ -65,8 +68,10 @@ pub struct Replica {
     /// Decisions up to here were told to the agents.
     success_told: Instance,
     catching: Catching,
-    /// The version of the configuration entry this master proposed last.
-    proposed: Option<u64>,
+    /// The configuration entry this master proposed and has not seen executed.
+    proposed: Option<Configuration>,
+    /// The master that was last heard of alive.
+    master: Option<SocketAddr>,
     /// An operator waits for that change.
     change_waits: bool,
     halted: Option<Instance>,
@@ -133,6 +138,7 @@ impl Replica {
             masterless_since: Some(now),
             voted: false,
             named: false,
+            removed: VecDeque::new(),
             next_tick: now,
             next_resend: now,
             resend_below: Instance(0),
@@ -141,6 +147,7 @@ impl Replica {
             success_told: Instance(0),
             catching: Catching::default(),
             proposed: None,
+            master: None,
             change_waits: false,
             halted: None,
             bug: None,
@@ -187,7 +194,7 @@ impl Replica {
             }
         }
         replica.voted = replica.agreement.votes();
-        replica.named = replica.voted;
+        replica.named = replica.is_named();
         replica
     }
 
@@ -246,7 +253,11 @@ impl Replica {
 
     /// The host has executed the entry that `executable` gave; `digest` is its state digest after it.
     pub fn executed(&mut self, now: Time, digest: u64, effects: &mut Vec<Effect>) {
-        let Some((instance, _)) = self.agreement.executable() else { return };
+        let Some((instance, value)) = self.agreement.executable() else { return };
+        let changes = matches!(value, Value::Config(_));
+        if let Value::Large { name, .. } = value {
+            self.data.executed(name);
+        }
         self.digest = digest;
         if instance.0.is_multiple_of(DIGEST_INTERVAL) {
             self.digests.insert(instance, digest);
@@ -254,9 +265,12 @@ impl Replica {
                 self.digests.pop_first();
             }
         }
+        let before = if changes { self.configuration().cloned() } else { None };
         if let Some(configuration) = self.agreement.executed() {
+            self.note_removed(before, &configuration);
             self.configured(now, &configuration, effects);
         }
+        self.note_vote(now, effects);
         if instance.0.is_multiple_of(TRIM_INTERVAL) {
             self.trim_log(now);
         }
@@ -281,8 +295,7 @@ impl Replica {
         self.digest = position.digest;
         self.agreement.install(position);
         self.halted = None;
-        self.named |=
-            self.agreement.current().is_some_and(|now| now.member(self.settings.incarnation).is_some());
+        self.named |= self.is_named();
         self.joined(now, cell, generation, effects);
         self.dial_members(effects);
         self.catching.asked = None;
@@ -341,38 +354,6 @@ impl Replica {
             self.dial(peer, effects);
         }
         self.dial_members(effects);
-    }
-
-    fn peer_up(&mut self, now: Time, hello: &Hello, effects: &mut Vec<Effect>) {
-        if hello.address == self.settings.address {
-            return;
-        }
-        let nonce = self.draw();
-        let link = self.links.entry(hello.address);
-        if link.incarnation != hello.incarnation {
-            link.heartbeat = None;
-            link.peer_nonce = 0;
-            link.executed = Instance(0);
-        }
-        link.incarnation = hello.incarnation;
-        link.up = true;
-        link.heard = Some(now);
-        link.nonce = nonce;
-        link.echoed = false;
-        link.follows = None;
-        self.send_heartbeat(now, hello.address, effects);
-        self.ask_new(effects);
-    }
-
-    fn peer_down(&mut self, now: Time, address: SocketAddr, effects: &mut Vec<Effect>) {
-        if let Some(link) = self.links.get_mut(address) {
-            link.up = false;
-            link.follows = None;
-        }
-        if self.catching.asked.is_some_and(|(asked, _)| asked == address) {
-            self.catching.asked = None;
-        }
-        self.elect(now, effects);
     }
 
     fn message(&mut self, now: Time, envelope: Envelope, effects: &mut Vec<Effect>) {
@@ -456,36 +437,6 @@ impl Replica {
             }
             Message::Release { round } => self.lease.released(round),
         }
-    }
-
-    /// Whether a message's cell and generation fit. A replica without a cell listens to everyone.
-    fn same_cell(
-        &mut self,
-        from: SocketAddr,
-        cell: CellId,
-        generation: u32,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let (mine, none) = (self.agreement.cell, CellId(0));
-        if mine == none || cell == none {
-            return true;
-        }
-        if mine != cell {
-            if !self.told.foreign.contains(&from) && self.told.foreign.len() < TOLD_MAX {
-                self.told.foreign.push(from);
-                effects.push(Effect::Note(Note::ForeignCell { address: from, cell }));
-            }
-            return false;
-        }
-        if generation < self.lineage {
-            self.send(from, Message::Over { generation: self.lineage }, effects);
-            return false;
-        }
-        if generation > self.lineage {
-            self.exit(ExitReason::Over(generation), effects);
-            return false;
-        }
-        true
     }
 
     // ---- sending and settling ----

@@ -58,7 +58,7 @@ const ENTRY_BYTES: usize = 64;
 pub const IN_BAND_MAX: usize = 64 * 1024;
 
 /// The largest command, out of band.
-pub const OUT_OF_BAND_MAX: usize = 64 * 1024 * 1024 + 4096;
+pub const OUT_OF_BAND_MAX: usize = 64 * 1024 * 1024 + 16 * 1024;
 
 wire_enum!(Value { 0 = Noop, 1 = Command(bytes), 2 = Large { name, length }, 3 = Config(configuration), 4 = Genesis(genesis) });
 

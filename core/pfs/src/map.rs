@@ -22,8 +22,8 @@ enum Node<K, V> {
 
 #[derive(Clone)]
 struct Child<K, V> {
-    /// Above every key of the child before, and not above any key of this one. The first child's is not
-    /// looked at: whatever is smaller than the second's belongs to the first.
+    /// Above every key of the child before, and not above any key of this one. A first child has that of
+    /// its parent, and the first of all is not looked at: whatever is smaller than the second's belongs to it.
     first: K,
     /// Entries below, so that the n-th one is found without counting.
     count: usize,
@@ -290,11 +290,7 @@ fn join<K: Ord + Clone, V: Clone>(children: &mut Vec<Child<K, V>>, place: usize)
     let left = &mut children[place];
     match (Arc::make_mut(&mut left.node), Arc::unwrap_or_clone(right.node)) {
         (Node::Leaf(entries), Node::Leaf(more)) => entries.extend(more),
-        (Node::Branch(below), Node::Branch(mut more)) => {
-            // It was a first child, so its key was not looked at; it will be, where it goes now.
-            more[0].first = right.first;
-            below.extend(more);
-        }
+        (Node::Branch(below), Node::Branch(more)) => below.extend(more),
         (Node::Leaf(_), Node::Branch(_)) | (Node::Branch(_), Node::Leaf(_)) => {
             unreachable!("children of one node are equally high")
         }
@@ -444,6 +440,7 @@ mod tests {
                         let to = children.get(place + 1).map_or(to, |next| Some(next.first));
                         let (count, below) = below(&child.node, false, from, to);
                         assert_eq!(count, child.count);
+                        assert!(place > 0 || from.is_none_or(|from| from == child.first));
                         assert!(height.is_none_or(|height| height == below));
                         height = Some(below);
                         total += count;

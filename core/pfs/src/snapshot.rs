@@ -19,7 +19,7 @@ use kumo_session::{SessionId, UnixMillis};
 use kumo_wire::{Wire, wire_enum};
 use std::sync::Arc;
 
-/// The parts of a snapshot, each of [`PART_BYTES`] but for the last, made when they are asked for.
+/// The parts of a snapshot, each of 256 KiB but for the last, made when they are asked for.
 pub struct Parts {
     pieces: Box<dyn Iterator<Item = Piece> + Send>,
     buffer: BytesMut,

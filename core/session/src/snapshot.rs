@@ -107,3 +107,158 @@ fn read_table(stream: Bytes, digest: u64) -> Result<Table, Malformed> {
         more => Err(Malformed::Long(more)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::application::{Entry, Outcome, UnixMillis};
+    use crate::entry::LogEntry;
+    use crate::protocol::{Ask, Label};
+    use crate::table::At;
+    use kumo_paxos::Instance;
+
+    /// Answers with what it was told, or parks.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Echo(u64);
+
+    impl Application for Echo {
+        type Parts = std::iter::Once<Bytes>;
+
+        fn apply(&mut self, entry: Entry, command: Bytes, outcome: &mut Outcome) {
+            self.0 += 1;
+            outcome.events.push((entry.session, command.clone()));
+            outcome.reply = (!command.is_empty()).then_some(command);
+        }
+        fn cancel(&mut self, _: Entry, _: u64, _: &mut Outcome) -> bool {
+            false
+        }
+        fn session_ended(&mut self, _: Entry, _: &mut Outcome) {}
+        fn read(&self, _: SessionId, query: Bytes) -> Bytes {
+            query
+        }
+        fn snapshot(&self) -> Self::Parts {
+            std::iter::once(self.0.to_bytes())
+        }
+        fn restore(parts: Vec<Bytes>) -> Result<Self, Malformed> {
+            let [count]: [Bytes; 1] = parts.try_into().map_err(|_| Malformed::Short)?;
+            Ok(Echo(Wire::from_bytes(count)?))
+        }
+    }
+
+    fn entries() -> Vec<LogEntry> {
+        let time = UnixMillis(5);
+        let session = |count| SessionId(crate::numbered(1, count));
+        let request = |count, number, ask| LogEntry::Request {
+            time,
+            session: session(count),
+            number,
+            acknowledged: 0,
+            unanswered: vec![1],
+            events_seen: 0,
+            ask,
+        };
+        let open = |token| LogEntry::Open { time, token, label: Label::default() };
+        vec![
+            open(1),
+            open(2),
+            open(3),
+            request(1, 1, Ask::Command(Bytes::from(vec![7; CHUNK_BYTES]))),
+            request(1, 2, Ask::Command(Bytes::from(vec![8; CHUNK_BYTES]))),
+            request(2, 1, Ask::Command(Bytes::new())),
+            request(2, 2, Ask::Kill { session: session(3) }),
+            request(2, 3, Ask::Cancel { target: 1 }),
+            LogEntry::Expire { time, session: session(1), seen: 0 },
+        ]
+    }
+
+    fn state() -> (Table, Echo) {
+        let (mut table, mut echo) = (Table::default(), Echo(0));
+        for (index, entry) in entries().into_iter().enumerate() {
+            let at = At { instance: Instance(index as u64), generation: 1 };
+            table.execute(at, entry.to_bytes(), &mut echo, &mut Vec::new());
+        }
+        (table, echo)
+    }
+
+    #[test]
+    fn a_snapshot_gives_the_state_back() {
+        let (table, echo) = state();
+        let parts: Vec<Bytes> = Parts::new(&table, &echo).collect();
+        assert!(parts.len() > 3 && parts.iter().all(|part| part.len() <= CHUNK_BYTES + 1));
+        let (restored, application) = restore::<Echo>(parts.clone(), table.digest.0).unwrap();
+        assert_eq!(application, echo);
+        assert_eq!((restored.sessions.len(), restored.ended.len()), (2, 1));
+        assert_eq!(restored.tokens, table.tokens);
+        assert_eq!(Parts::new(&restored, &application).collect::<Vec<_>>(), parts);
+    }
+
+    #[test]
+    fn a_frozen_copy_does_not_change() {
+        let (mut table, mut echo) = state();
+        let parts = Parts::new(&table, &echo);
+        let before: Vec<Bytes> = Parts::new(&table, &echo).collect();
+        let more = LogEntry::Request {
+            time: UnixMillis(9),
+            session: SessionId(crate::numbered(1, 2)),
+            number: 4,
+            acknowledged: 3,
+            unanswered: Vec::new(),
+            events_seen: 9,
+            ask: Ask::Close,
+        };
+        let at = At { instance: Instance(99), generation: 1 };
+        table.execute(at, more.to_bytes(), &mut echo, &mut Vec::new());
+        assert_eq!(parts.collect::<Vec<_>>(), before);
+    }
+
+    #[test]
+    fn a_snapshot_that_is_cut_or_stirred_is_an_error_or_a_state() {
+        let (table, echo) = state();
+        let parts: Vec<Bytes> = Parts::new(&table, &echo).collect();
+        for count in 0..parts.len() {
+            assert!(restore::<Echo>(parts[..count].to_vec(), 0).is_err());
+        }
+        let mut seed = 3u64;
+        let mut draw = move || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize
+        };
+        for round in 0..300 {
+            let mut stirred = parts.clone();
+            let which = if round % 2 == 0 { 0 } else { draw() % stirred.len() };
+            let mut part = stirred[which].to_vec();
+            for _ in 0..3 {
+                // The beginning holds most of the structure.
+                let place = draw() % part.len().min(200);
+                part[place] = draw() as u8;
+            }
+            part.truncate(part.len() - draw() % 2);
+            stirred[which] = Bytes::from(part);
+            let _ = restore::<Echo>(stirred, 0);
+        }
+    }
+
+    #[test]
+    fn no_bytes_in_the_log_break_execution() {
+        let mut seed = 8u64;
+        let mut draw = move || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize
+        };
+        let (mut table, mut echo) = state();
+        for entry in entries() {
+            let whole = entry.to_bytes();
+            assert_eq!(LogEntry::from_bytes(whole.clone()), Ok(entry));
+            for length in 0..whole.len().min(100) {
+                assert!(LogEntry::from_bytes(whole.slice(..length)).is_err());
+            }
+            for round in 0..500 {
+                let mut bytes = whole.to_vec();
+                let place = draw() % bytes.len().min(100);
+                bytes[place] = draw() as u8;
+                let at = At { instance: Instance(100 + round), generation: 1 };
+                table.execute(at, Bytes::from(bytes), &mut echo, &mut Vec::new());
+            }
+        }
+    }
+}

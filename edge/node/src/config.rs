@@ -26,6 +26,8 @@ pub struct NodeConfig {
 /// Why a node could not start, or had to stop. Each prints as one line for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
+    #[error("{0} names no host and port by which the others could reach this node")]
+    Nameless(SocketAddr),
     #[error("address {0} is taken by another process")]
     AddressTaken(SocketAddr),
     #[error("cannot listen on {address}: {error}")]

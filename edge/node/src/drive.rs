@@ -225,6 +225,9 @@ impl<A: Application> Node<A> {
         if durable.held.is_empty() && durable.storage.is_safe(ticket) {
             return self.perform(now, Some(others));
         }
+        if others.is_empty() {
+            return;
+        }
         durable.held_effects += others.len();
         durable.held.push_back((ticket, others));
         if durable.held_effects > HELD_EFFECTS_MAX {
@@ -254,6 +257,10 @@ impl<A: Application> Node<A> {
 
     fn exit(&mut self, reason: ExitReason) {
         notes::write_exit(&reason);
+        // Whatever the reason: this replica must not come back with this memory.
+        if let Some(durable) = &self.durable {
+            durable.storage.distrust();
+        }
         let end = match reason {
             ExitReason::Removed => Ok(()),
             ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) => {
@@ -276,6 +283,9 @@ impl<A: Application> Node<A> {
 
     /// Performs what waited for the disk, and gives a snapshot under way its next parts.
     fn poll_disk(&mut self, now: Time, context: &mut Context) {
+        if self.durable.as_ref().is_some_and(|durable| durable.storage.wants_snapshot()) {
+            self.write_snapshot();
+        }
         while let Some(durable) = &mut self.durable
             && let Poll::Ready(progress) = durable.storage.poll(context)
         {
@@ -296,9 +306,6 @@ impl<A: Application> Node<A> {
                     return;
                 }
             }
-        }
-        if self.durable.as_ref().is_some_and(|durable| durable.storage.wants_snapshot()) {
-            self.write_snapshot();
         }
     }
 
@@ -376,7 +383,7 @@ const ACCEPT_PAUSE_MICROS: u64 = 100_000;
 
 /// Inputs after which a turn reads no further client, and bytes of clients: a few milliseconds' work, so that
 /// heartbeats are never late by more.
-const INPUTS_PER_TURN: usize = 1024;
+const INPUTS_PER_TURN: usize = 256;
 const CLIENT_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// Effects that may wait for the disk before clients are not read any more.

@@ -9,11 +9,16 @@ use kumo_session::{Cell, CellSettings};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 use tracing::info;
 
 /// Runs a node until `stop` completes (a clean end) or the cell makes it leave. Its work is done by the task
 /// that awaits it, so a runtime of one thread serves it best.
 pub async fn run(config: NodeConfig, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    // The address is the node's name in the cell: "any host" or "any port" is none.
+    if config.listen.ip().is_unspecified() || config.listen.port() == 0 {
+        return Err(NodeError::Nameless(config.listen));
+    }
     let listener = bind(config.listen)?;
     run_on(listener, config, stop).await
 }
@@ -31,7 +36,7 @@ pub async fn run_on(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(fault)?;
     let (cell, storage) = remember(&config)?;
     info!(%address, durable = storage.is_some(), "listening");
-    let unit_micros = config.unit.as_micros() as u64;
+    let unit_micros = unit_micros(&config);
     let noise = entropy::draw()? as u64;
     Node::new(cell, listener, storage, unit_micros, address, noise).run(stop).await
 }
@@ -83,7 +88,7 @@ fn settings(config: &NodeConfig, incarnation: Incarnation) -> Result<Settings, N
         peers: config.peers.iter().copied().filter(|peer| *peer != config.listen).collect(),
         extension: config.extension,
         incarnation,
-        unit_micros: config.unit.as_micros() as u64,
+        unit_micros: unit_micros(config),
         entropy: entropy::draw()?,
         durable: config.data.is_some(),
     })
@@ -95,6 +100,14 @@ fn cell_settings(config: &NodeConfig) -> CellSettings {
         sessions_max: SESSIONS_MAX,
     }
 }
+
+/// The unit, but never so short that a node would do nothing but beat.
+fn unit_micros(config: &NodeConfig) -> u64 {
+    config.unit.max(UNIT_MIN).as_micros().min(u128::from(u64::MAX)) as u64
+}
+
+/// The shortest unit: the timers of the runtime count milliseconds.
+const UNIT_MIN: Duration = Duration::from_millis(1);
 
 /// Sessions at a time. Each is remembered by every replica, with its unacknowledged replies.
 const SESSIONS_MAX: usize = 100_000;

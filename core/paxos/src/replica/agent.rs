@@ -40,6 +40,10 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         self.heard = self.heard.max(round);
+        // A begin that would raise the promise is a collect as far as leases go.
+        if round > self.agreement.acceptor().promised() && !self.lease.answers_collect(now, round) {
+            return;
+        }
         for proposal in &proposals {
             if let Value::Large { name, length } = &proposal.value {
                 self.fetch(now, *name, *length, from, false, effects);

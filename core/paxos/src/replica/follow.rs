@@ -19,7 +19,12 @@ impl Replica {
         }
         let upto = self.agreement.log().decided_upto();
         let unknown = self.agreement.schedule().is_none();
-        let Some((donor, ahead)) = self.most_advanced(now) else { return };
+        // A donor that did not answer in time is passed over once.
+        let silent = self.catching.asked.take().map(|(donor, _)| donor);
+        let Some((donor, ahead)) = self.most_advanced(now, silent).or_else(|| self.most_advanced(now, None))
+        else {
+            return;
+        };
         let lags =
             if self.agreement.votes() { self.catching.target > upto && ahead > upto } else { ahead > upto };
         if lags || unknown {
@@ -27,7 +32,7 @@ impl Replica {
         }
     }
 
-    fn most_advanced(&self, now: Time) -> Option<(SocketAddr, Instance)> {
+    fn most_advanced(&self, now: Time, except: Option<SocketAddr>) -> Option<(SocketAddr, Instance)> {
         let silence = self.silence_micros();
         // Without a cell of its own a replica learns only from one that has one.
         let in_cell = |first: &crate::message::Heartbeat| {
@@ -36,6 +41,7 @@ impl Replica {
         self.links
             .iter()
             .filter(|(_, link)| link.alive(now, silence) && link.heartbeat.as_ref().is_some_and(in_cell))
+            .filter(|(peer, _)| Some(*peer) != except)
             .map(|(peer, link)| (peer, link.executed))
             .max_by_key(|(_, executed)| *executed)
     }
@@ -50,7 +56,7 @@ impl Replica {
 
     /// How far the others are now; compared at the next tick.
     pub(super) fn note_target(&mut self, now: Time) {
-        self.catching.target = self.most_advanced(now).map_or(Instance(0), |(_, executed)| executed);
+        self.catching.target = self.most_advanced(now, None).map_or(Instance(0), |(_, executed)| executed);
     }
 
     pub(super) fn decided(
@@ -72,7 +78,7 @@ impl Replica {
             self.catching.asked = None;
         }
         // Long lists come in batches: go on at once while they bring something.
-        if asked && executed > upto && upto > before && self.agreement.log().ahead_count() < AHEAD_MAX {
+        if asked && executed > upto && upto > before && self.agreement.log().ahead_count() < ASK_AHEAD_MAX {
             self.ask(now, from, effects);
         }
         self.eager = true;
@@ -178,4 +184,6 @@ impl Replica {
 /// Entries in one answer.
 const ENTRIES_MAX: usize = 8192;
 /// Decided entries that wait for execution before more are asked for.
-const AHEAD_MAX: usize = 65_536;
+const ASK_AHEAD_MAX: usize = 32_768;
+
+const _: () = assert!((ASK_AHEAD_MAX + ENTRIES_MAX) as u64 <= crate::agreement::AHEAD_MAX);

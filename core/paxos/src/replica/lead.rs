@@ -120,7 +120,9 @@ impl Replica {
             return;
         }
         self.queue_held();
-        let begun = self.agreement.pump(&mut self.queue, &mut self.records);
+        let data = &self.data;
+        let begun = self.agreement.pump(&mut self.queue, |value| data.holds(value), &mut self.records);
+        self.fetch_open(now, effects);
         if self.queue.is_empty() {
             self.queue_bytes = 0;
         }
@@ -132,6 +134,31 @@ impl Replica {
         }
         if self.success_due.is_none() && self.agreement.log().decided_upto() > self.success_told {
             self.success_due = Some(now.plus_micros(SUCCESS_MICROS));
+        }
+    }
+
+    /// Inherited large values whose bytes are not here yet.
+    fn fetch_open(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(proposer) = self.agreement.proposer() else { return };
+        let missing: Vec<_> = proposer
+            .open()
+            .values()
+            .filter(|open| !self.data.holds(&open.value))
+            .filter_map(|open| match &open.value {
+                Value::Large { name, length } => Some((*name, *length)),
+                Value::Noop | Value::Command(_) | Value::Config(_) | Value::Genesis(_) => None,
+            })
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        let silence = self.silence_micros();
+        let Some(any) = self.links.iter().find(|(_, link)| link.alive(now, silence)).map(|(peer, _)| peer)
+        else {
+            return;
+        };
+        for (name, length) in missing {
+            self.fetch(now, name, length, any, false, effects);
         }
     }
 
@@ -170,7 +197,10 @@ impl Replica {
     /// A master is an agent of itself: it too answers no other round's collect while its lease runs.
     pub(super) fn grant_own(&mut self, now: Time) {
         let Some(round) = self.agreement.proposer().map(|proposer| proposer.round) else { return };
-        if self.agreement.votes() && self.agreement.acceptor().promised() == round {
+        if self.reign == Some(round)
+            && self.agreement.votes()
+            && self.agreement.acceptor().promised() == round
+        {
             self.lease.grant(now, round);
             self.lease.held(
                 self.settings.incarnation,

@@ -1,7 +1,7 @@
 //! Who belongs to the cell: forming it, taking replicas back in, operators' changes, leaving, recovery.
 
 use super::{Replica, TOLD_MAX};
-use crate::configuration::{Configuration, Genesis, Member, Role};
+use crate::configuration::{Configuration, Genesis, MEMBERS_MAX, Member, Role};
 use crate::identity::{CellId, Incarnation, Instance, Time};
 use crate::message::Message;
 use crate::step::{Change, ChangeRefusal, Effect, ExitReason, Note, VOTERS_MAX};
@@ -91,14 +91,51 @@ impl Replica {
         effects.push(Effect::Note(Note::Configuration { version, members }));
         self.named |= configuration.member(self.settings.incarnation).is_some();
         self.dial_members(effects);
-        if self.proposed.is_some_and(|proposed| proposed <= version) {
-            self.proposed = None;
-            if std::mem::take(&mut self.change_waits) {
-                effects.push(Effect::Changed(Ok(())));
-            }
+        if let Some(proposed) = self.proposed.take_if(|proposed| proposed.version <= version)
+            && std::mem::take(&mut self.change_waits)
+        {
+            // Another change was quicker: ours is void, and its operator has to look again.
+            let done = proposed == *configuration;
+            effects.push(Effect::Changed(if done { Ok(()) } else { Err(ChangeRefusal::Busy) }));
         }
         self.send_collects(effects);
         self.eager = true;
+    }
+
+    /// Members that a change left out: still connected for a moment, and no newcomers.
+    pub(super) fn note_removed(&mut self, before: Option<Configuration>, configuration: &Configuration) {
+        for member in before.into_iter().flat_map(|before| before.members) {
+            if configuration.at(member.address).is_none() {
+                self.removed.push_back(member.incarnation);
+            }
+        }
+        while self.removed.len() > TOLD_MAX {
+            self.removed.pop_front();
+        }
+    }
+
+    /// Some scheduled configuration names this incarnation.
+    pub(super) fn is_named(&self) -> bool {
+        let me = self.settings.incarnation;
+        let schedule = self.agreement.schedule();
+        schedule.is_some_and(|schedule| schedule.entries.iter().any(|(_, entry)| entry.member(me).is_some()))
+    }
+
+    /// Gives up links to addresses that belong to nobody any more.
+    pub(super) fn hang_up_strangers(&mut self, effects: &mut Vec<Effect>) {
+        let Some(schedule) = self.agreement.schedule() else { return };
+        let strangers: Vec<SocketAddr> = self
+            .links
+            .iter()
+            .filter(|(peer, link)| {
+                !link.up && schedule.entries.iter().all(|(_, entry)| entry.at(*peer).is_none())
+            })
+            .map(|(peer, _)| peer)
+            .collect();
+        for stranger in strangers {
+            self.links.remove(stranger);
+            effects.push(Effect::Hangup(stranger));
+        }
     }
 
     pub(super) fn dial_members(&mut self, effects: &mut Vec<Effect>) {
@@ -132,7 +169,8 @@ impl Replica {
                     next = next.or(Some(with_incarnation(&configuration, address, link.incarnation)));
                 }
                 Some(_) => {}
-                None if heartbeat.extension => {
+                None if self.removed.contains(&link.incarnation) => {}
+                None if heartbeat.extension && configuration.members.len() < MEMBERS_MAX => {
                     next = next.or(Some(with_extension(&configuration, address, link.incarnation)));
                 }
                 // One that was just removed still votes until it leaves: no stranger.
@@ -185,7 +223,7 @@ impl Replica {
         if !self.agreement.may_change(&next, &ready) {
             return Err(ChangeRefusal::Majority);
         }
-        self.proposed = Some(next.version);
+        self.proposed = Some(next.clone());
         self.queue.push_front(Value::Config(next));
         self.eager = true;
         Ok(())
@@ -275,9 +313,12 @@ impl Replica {
         if configuration.majority(remembers) {
             return Err(ChangeRefusal::NotLost);
         }
+        let latest = self.agreement.schedule().map_or(configuration, |schedule| schedule.latest().clone());
+        if latest.at(self.settings.address).is_none() {
+            return Err(ChangeRefusal::Stranger(self.settings.address));
+        }
         self.step_down(now, effects);
         self.agreement.keep_accepted(&mut self.records);
-        let latest = self.agreement.schedule().map_or(configuration, |schedule| schedule.latest().clone());
         let members =
             latest.members.into_iter().map(|member| survivor(member, self.settings.address, me)).collect();
         let configuration = Configuration { version: latest.version + 1, next_id: latest.next_id, members };

@@ -32,14 +32,21 @@ impl Replica {
 
     /// The master as far as this replica knows.
     pub fn master(&self) -> Option<SocketAddr> {
+        if self.reign.is_some() { Some(self.settings.address) } else { self.master }
+    }
+
+    /// This replica, or a connected one that leads a round no weaker than what is promised here.
+    pub(super) fn live_master(&self, now: Time) -> Option<SocketAddr> {
         if self.reign.is_some() {
             return Some(self.settings.address);
         }
+        let silence = self.silence_micros();
         let promised = self.agreement.acceptor().promised();
-        let leaders = self.links.iter().filter(|(_, link)| link.up).filter_map(|(peer, link)| {
-            let leads = link.heartbeat.as_ref()?.leads?;
-            (leads >= promised).then_some((leads, peer))
-        });
+        let leaders =
+            self.links.iter().filter(|(_, link)| link.alive(now, silence)).filter_map(|(peer, link)| {
+                let leads = link.heartbeat.as_ref()?.leads?;
+                (leads >= promised).then_some((leads, peer))
+            });
         leaders.max().map(|(_, peer)| peer)
     }
 

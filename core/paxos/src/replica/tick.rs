@@ -49,6 +49,7 @@ impl Replica {
         self.note_forgotten(now, effects);
         if self.ticks.is_multiple_of(DATA_TRIM_TICKS) {
             self.trim_data(now);
+            self.hang_up_strangers(effects);
         }
     }
 
@@ -162,7 +163,8 @@ impl Replica {
             now,
             me: self.settings.incarnation,
             age_ms: now.since(self.birth) / 1000,
-            votes: self.agreement.votes() && self.halted.is_none(),
+            votes: self.agreement.votes(),
+            halted: self.halted.is_some(),
             leads: self.reign,
             promised: self.agreement.acceptor().promised(),
             configuration,
@@ -181,6 +183,11 @@ impl Replica {
         let changed = names != self.names;
         self.names = names;
         self.note_master(now, effects);
+        // A round that recovers nothing and that nobody wants any more ends: its begins would be granted for ever,
+        // and keep the one that is named from raising its own.
+        if leads && stuck && !named && self.reign.is_none() {
+            self.step_down(now, effects);
+        }
         if changed {
             let voters: Vec<SocketAddr> = self.voter_addresses();
             for voter in voters {
@@ -190,7 +197,8 @@ impl Replica {
     }
 
     fn note_master(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let master = self.master();
+        let master = self.live_master(now);
+        self.master = master;
         match master {
             Some(_) => self.masterless_since = None,
             None => self.masterless_since = self.masterless_since.or(Some(now)),

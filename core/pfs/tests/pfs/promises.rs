@@ -175,11 +175,11 @@ fn a_snapshot_does_not_see_what_happens_while_it_is_written() {
     }
     let whole = host.snapshot();
     let frozen = host.pfs.clone();
-    let mut parts = host.pfs.snapshot();
+    let parts = host.pfs.snapshot();
     let mut written = Vec::new();
     let mut turn = 0;
     // A part, then a stretch of changes, and so on.
-    while let Some(part) = parts.next() {
+    for part in parts {
         written.extend_from_slice(&part);
         for _ in 0..100 {
             host.call(1, &write(&format!("/d{}/f{turn}", turn % 7), "changed"));

@@ -36,9 +36,11 @@ enum Link {
     Connecting {
         failures: u32,
     },
-    /// `attached`: it was told for which session the connection speaks.
+    /// `attached`: it was told for which session the connection speaks. `proven`: it was of use.
     Up {
         attached: bool,
+        proven: bool,
+        failures: u32,
     },
 }
 
@@ -69,8 +71,10 @@ impl Links {
 
     pub fn connected(&mut self, address: SocketAddr) {
         // One that was given up meanwhile is closed again by the edge's own order of things.
-        if let Some(link @ Link::Connecting { .. }) = self.links.get_mut(&address) {
-            *link = Link::Up { attached: false };
+        if let Some(link) = self.links.get_mut(&address)
+            && let Link::Connecting { failures } = *link
+        {
+            *link = Link::Up { attached: false, proven: false, failures };
         }
     }
 
@@ -78,9 +82,9 @@ impl Links {
         let Some(link) = self.links.get_mut(&address) else { return };
         let failures = match *link {
             Link::Down { .. } => return,
-            // It worked until now: try again at once.
-            Link::Up { .. } => 0,
-            Link::Connecting { failures } => failures + 1,
+            // It worked until now: try again at once. One that hangs up on us every time is given a rest.
+            Link::Up { proven: true, .. } => 0,
+            Link::Up { proven: false, failures, .. } | Link::Connecting { failures } => failures + 1,
         };
         let wait = match failures {
             0 => 0,
@@ -158,13 +162,16 @@ impl Links {
     /// Whether the connection must still be told for whom it speaks; it counts as told from now on.
     pub fn attach(&mut self, address: SocketAddr) -> bool {
         match self.links.get_mut(&address) {
-            Some(Link::Up { attached }) => !std::mem::replace(attached, true),
+            Some(Link::Up { attached, .. }) => !std::mem::replace(attached, true),
             Some(Link::Down { .. } | Link::Connecting { .. }) | None => false,
         }
     }
 
     /// Somebody answered. True: it is the master, and it was suspected of being silent.
     pub fn heard(&mut self, now: Time, from: SocketAddr) -> bool {
+        if let Some(Link::Up { proven, .. }) = self.links.get_mut(&from) {
+            *proven = true;
+        }
         if self.master != Some(from) {
             return false;
         }
@@ -205,11 +212,8 @@ impl Links {
         self.master = master.filter(|_| self.changes <= CHANGES_MAX);
         self.master_heard = now;
         self.suspected = false;
-        self.scout_at = match self.master {
-            // News comes by itself; asking is only in case it does not.
-            None => now.plus_micros(self.resend_micros),
-            Some(_) => now,
-        };
+        // News comes by itself; asking is only in case it does not.
+        self.scout_at = now.plus_micros(self.resend_micros);
         if self.master.is_none() {
             self.changes = 0;
         }

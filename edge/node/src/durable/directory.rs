@@ -14,12 +14,13 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A folder and the lock on it, which ends with this value.
+/// A folder and the lock on it, which ends with this value and all it gave out with [`hold`](Directory::hold).
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: Arc<File>,
 }
 
 /// The numbers of the files in a folder.
@@ -41,7 +42,7 @@ impl Directory {
             .open(path.join(LOCK))
             .map_err(fault("open lock file in"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Directory { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Directory { path: path.to_owned(), lock: Arc::new(lock) }),
             Err(TryLockError::WouldBlock) => Err(NodeError::DataInUse(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(fault("lock")(error)),
         }
@@ -49,6 +50,11 @@ impl Directory {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Keeps the folder locked: for a job that may outlive the node.
+    pub fn hold(&self) -> Arc<File> {
+        self.lock.clone()
     }
 
     pub fn list(&self) -> Result<Listing, NodeError> {

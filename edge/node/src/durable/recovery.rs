@@ -88,7 +88,10 @@ fn read(directory: &Directory) -> Result<Found, Reading> {
         return Err(Reading::Lost("a snapshot without its log".to_owned()));
     }
     let (snapshot, snapshot_bytes) = match newest {
-        Some(number) => read_snapshot(directory, number)?,
+        Some(number) => {
+            let (position, parts, bytes) = read_snapshot(directory, number)?;
+            (Some((position, parts)), bytes)
+        }
         None => (None, 0),
     };
     let mut records = Vec::new();
@@ -121,14 +124,12 @@ fn restart(directory: &Directory, number: u64) -> Result<Found, Reading> {
     Ok(Found::nothing())
 }
 
-fn read_snapshot(
-    directory: &Directory,
-    number: u64,
-) -> Result<(Option<(Position, Vec<Bytes>)>, u64), Reading> {
+/// A snapshot's position, parts and bytes.
+fn read_snapshot(directory: &Directory, number: u64) -> Result<(Position, Vec<Bytes>, u64), Reading> {
     let path = snapshot::path(directory.path(), number);
     let file = load(&path)?;
     match snapshot::read(number, &file) {
-        snapshot::Contents::Whole { position, parts } => Ok((Some((position, parts)), file.len() as u64)),
+        snapshot::Contents::Whole { position, parts } => Ok((position, parts, file.len() as u64)),
         snapshot::Contents::Damaged { offset } => Err(damaged(&path, offset)),
         snapshot::Contents::Newer(found) => Err(newer(path, found)),
         snapshot::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),

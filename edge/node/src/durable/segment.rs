@@ -64,6 +64,12 @@ impl Segment {
     pub fn length(&self) -> u64 {
         self.length
     }
+
+    /// A segment to which every write fails.
+    #[cfg(test)]
+    pub fn unwritable(path: &Path) -> Segment {
+        Segment { file: File::open(path).unwrap(), length: 0 }
+    }
 }
 
 /// Records on their way to the disk together.

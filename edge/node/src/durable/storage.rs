@@ -170,7 +170,7 @@ impl Storage {
         let number = self.number + 1;
         let segment_ticket = self.seal();
         let path = self.directory.path().to_owned();
-        let job = spawn_blocking(move || {
+        let job = self.job(move || {
             SnapshotFile::create(&path, number, &position)
                 .map(Job::Going)
                 .map_err(|error| Failed { what: "begin a snapshot in", error })
@@ -181,17 +181,18 @@ impl Storage {
 
     /// The snapshot's next part; `None` after the last.
     pub fn snapshot_part(&mut self, part: Option<Bytes>) {
-        let Some(work) = &mut self.snapshot else { return };
+        let Some(mut work) = self.snapshot.take() else { return };
         match part {
             None => work.all_parts = true,
             Some(part) => {
                 let mut file = work.file.take().expect("a part is asked for when the file is here");
-                work.job = Some(spawn_blocking(move || match file.part(&part) {
+                work.job = Some(self.job(move || match file.part(&part) {
                     Ok(()) => Ok(Job::Going(file)),
                     Err(error) => Err(Failed { what: "write a snapshot in", error }),
                 }));
             }
         }
+        self.snapshot = Some(work);
     }
 
     /// What has come about since the last call. An error means: stop, and do not come back with this memory.
@@ -230,7 +231,7 @@ impl Storage {
             (self.directory.path().to_owned(), self.number, commit)
         });
         self.ticket_writing = self.ticket;
-        self.commit = Some(spawn_blocking(move || {
+        self.commit = Some(self.job(move || {
             let failed = |error| Failed { what: "write the log in", error };
             let mut bytes = commit.len() as u64;
             if !commit.is_empty() {
@@ -270,12 +271,34 @@ impl Storage {
                 return Poll::Pending;
             }
             let Some(file) = work.file.take() else { return Poll::Pending };
-            work.job = Some(finish(file, self.directory.path().to_owned(), work.number));
+            let (path, number) = (self.directory.path().to_owned(), work.number);
+            let job = self.job(move || finish(file, path, number));
+            if let Some(work) = &mut self.snapshot {
+                work.job = Some(job);
+            }
         }
     }
 
-    fn failed(&self, failed: Failed) -> NodeError {
+    /// Notes that the next start must not use this memory.
+    pub fn distrust(&self) {
         directory::distrust(self.directory.path());
+    }
+
+    /// Runs in a thread for blocking work; the folder stays locked until it is done.
+    fn job<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
+    ) -> JoinHandle<Result<T, Failed>> {
+        let lock = self.directory.hold();
+        spawn_blocking(move || {
+            let done = work();
+            drop(lock);
+            done
+        })
+    }
+
+    fn failed(&self, failed: Failed) -> NodeError {
+        self.distrust();
         self.directory.fault(failed.what, failed.error)
     }
 }
@@ -289,12 +312,10 @@ fn rotate(path: PathBuf, number: u64, mut first: Commit) -> io::Result<Segment> 
 }
 
 /// Gives the snapshot its name, then removes what it replaces.
-fn finish(file: SnapshotFile, path: PathBuf, number: u64) -> JoinHandle<Result<Job, Failed>> {
-    spawn_blocking(move || {
-        let bytes = file.finish().map_err(|error| Failed { what: "finish a snapshot in", error })?;
-        Directory::tidy(&path, number).map_err(|error| Failed { what: "remove old files in", error })?;
-        Ok(Job::Finished { bytes })
-    })
+fn finish(file: SnapshotFile, path: PathBuf, number: u64) -> Result<Job, Failed> {
+    let bytes = file.finish().map_err(|error| Failed { what: "finish a snapshot in", error })?;
+    Directory::tidy(&path, number).map_err(|error| Failed { what: "remove old files in", error })?;
+    Ok(Job::Finished { bytes })
 }
 
 /// A blocking job that panicked or was dropped failed too.
@@ -312,3 +333,114 @@ fn newest_snapshot(directory: &Directory) -> Result<u64, NodeError> {
 /// The log is cut by a snapshot when it is larger than this, and larger than the last snapshot: then the
 /// snapshots of a large state cost no more writing than its log does, and a start reads a bounded log.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_paxos::{CellId, Configuration, Incarnation, Instance, ReplicaId, Round, Schedule};
+    use std::future::poll_fn;
+
+    fn life() -> Record {
+        Record::Life { incarnation: Incarnation(7), grant_micros: 1 }
+    }
+
+    fn promise(sequence: u64) -> Record {
+        Record::Promised(Round { sequence, ..Round::default() })
+    }
+
+    fn position() -> Position {
+        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: Vec::new() };
+        let schedule = Schedule { window: 8, entries: vec![(Instance(1), configuration)] };
+        Position { cell: CellId(5), generation: 1, executed: Instance(9), schedule, digest: 3 }
+    }
+
+    /// A new life in a fresh folder, its first record on disk.
+    async fn begun(name: &str) -> (PathBuf, Storage) {
+        let path = crate::durable::scratch(name);
+        let (mut storage, memory) = Storage::open(&path).unwrap();
+        assert!(memory.is_none());
+        storage.begin().unwrap();
+        put(&mut storage, life()).await;
+        (path, storage)
+    }
+
+    async fn put(storage: &mut Storage, record: Record) {
+        storage.append(&record);
+        let ticket = storage.seal();
+        while !storage.is_safe(ticket) {
+            poll_fn(|context| storage.poll(context)).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn turns_that_come_during_a_commit_share_the_next_one() {
+        let (path, mut storage) = begun("share").await;
+        let tickets: Vec<u64> = (1..=3)
+            .map(|sequence| {
+                storage.append(&promise(sequence));
+                storage.seal()
+            })
+            .collect();
+        let first = poll_fn(|context| storage.poll(context)).await.unwrap();
+        let second = poll_fn(|context| storage.poll(context)).await.unwrap();
+        assert_eq!([first, second], [Progress::Safe(tickets[0]), Progress::Safe(tickets[2])]);
+        drop(storage);
+        let (_, memory) = Storage::open(&path).unwrap();
+        assert_eq!(memory.unwrap().records, [life(), promise(1), promise(2), promise(3)]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_was_not_finished_costs_nothing() {
+        let (path, mut storage) = begun("unfinished").await;
+        put(&mut storage, promise(1)).await;
+        storage.begin_snapshot(position(), &[life(), promise(1)]);
+        put(&mut storage, promise(2)).await;
+        drop(storage);
+        let (_, memory) = Storage::open(&path).unwrap();
+        let memory = memory.unwrap();
+        assert!(memory.snapshot.is_none());
+        assert_eq!(memory.records, [life(), promise(1), life(), promise(1), promise(2)]);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_finished_snapshot_replaces_what_was_before_it() {
+        let (path, mut storage) = begun("finished").await;
+        put(&mut storage, promise(1)).await;
+        storage.begin_snapshot(position(), &[life(), promise(1)]);
+        let mut parts = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")].into_iter();
+        while storage.is_writing_snapshot() {
+            let progress = poll_fn(|context| match storage.poll(context) {
+                Poll::Pending if !storage.is_writing_snapshot() => Poll::Ready(None),
+                polled => polled.map(|progress| Some(progress.unwrap())),
+            });
+            if progress.await == Some(Progress::WantsPart) {
+                storage.snapshot_part(parts.next());
+            }
+        }
+        put(&mut storage, promise(2)).await;
+        drop(storage);
+        let (_, memory) = Storage::open(&path).unwrap();
+        let memory = memory.unwrap();
+        assert_eq!(memory.snapshot, Some((position(), vec!["a".into(), "b".into()])));
+        assert_eq!(memory.records, [life(), promise(1), promise(2)]);
+        assert!(!path.join("log-1").exists());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn after_a_write_that_failed_the_memory_is_not_used_again() {
+        let (path, mut storage) = begun("failed").await;
+        storage.segment = Some(Segment::unwritable(&path.join("log-1")));
+        storage.append(&promise(1));
+        let ticket = storage.seal();
+        let error = poll_fn(|context| storage.poll(context)).await.unwrap_err();
+        assert!(error.to_string().starts_with("write the log in "), "{error}");
+        assert!(!storage.is_safe(ticket));
+        drop(storage);
+        let (_, memory) = Storage::open(&path).unwrap();
+        assert!(memory.is_none());
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -97,7 +97,7 @@ impl Arrival {
         loop {
             while self.frame(id, cell, inputs)? {
                 frames += 1;
-                if frames == FRAMES_PER_TURN {
+                if frames == self.frames_per_turn() {
                     self.signal.raise();
                     return Ok(bytes);
                 }
@@ -226,6 +226,13 @@ impl Arrival {
         Ok(())
     }
 
+    fn frames_per_turn(&self) -> usize {
+        match self.stage {
+            Stage::Replica { .. } => REPLICA_FRAMES_PER_TURN,
+            Stage::Greeting | Stage::Client | Stage::Leaving | Stage::Lingering => FRAMES_PER_TURN,
+        }
+    }
+
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty()
     }
@@ -233,6 +240,7 @@ impl Arrival {
 
 /// Frames and bytes taken from one connection before the others have their turn.
 const FRAMES_PER_TURN: usize = 32;
+const REPLICA_FRAMES_PER_TURN: usize = 256;
 const BYTES_PER_TURN: usize = 512 * 1024;
 
 /// Replies waiting for a client beyond which its requests are not read: it slows itself down.

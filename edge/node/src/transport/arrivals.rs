@@ -60,7 +60,7 @@ impl Arrivals {
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
-        slot.uses += 1;
+        slot.uses = slot.uses.wrapping_add(1);
         let id = ConnectionId(u64::from(slot.uses) << 32 | u64::from(index));
         let signal = Signal::new(Token::Arrival(id), &self.ready);
         signal.raise();

@@ -27,9 +27,8 @@ fn decode(body: Bytes) -> Result<Greeting, String> {
         Err(malformed) => malformed,
     };
     // Another version may have laid out the rest differently: say that instead.
-    match opening(body) {
-        Ok((HELLO_KIND, (magic, version))) => check(magic, version)?,
-        Ok((_, _)) | Err(_) => {}
+    if let Ok((HELLO_KIND, (magic, version))) = opening(body) {
+        check(magic, version)?;
     }
     Err(format!("not a greeting: {malformed}"))
 }

@@ -1,0 +1,74 @@
+//! Links as they come and go, and whether what arrives over them is for this cell.
+
+use super::{Replica, TOLD_MAX};
+use crate::identity::{CellId, Instance, Time};
+use crate::message::{Hello, Message};
+use crate::step::{Effect, ExitReason, Note};
+use std::net::SocketAddr;
+
+impl Replica {
+    pub(super) fn peer_up(&mut self, now: Time, hello: &Hello, effects: &mut Vec<Effect>) {
+        if hello.address == self.settings.address {
+            return;
+        }
+        let nonce = self.draw();
+        let link = self.links.entry(hello.address);
+        if link.incarnation != hello.incarnation {
+            if let Some(forming) = &mut self.forming {
+                forming.forget(hello.address);
+            }
+            link.heartbeat = None;
+            link.peer_nonce = 0;
+            link.executed = Instance(0);
+        }
+        link.incarnation = hello.incarnation;
+        link.up = true;
+        link.heard = Some(now);
+        link.nonce = nonce;
+        link.echoed = false;
+        link.follows = None;
+        self.send_heartbeat(now, hello.address, effects);
+        self.ask_new(effects);
+    }
+
+    pub(super) fn peer_down(&mut self, now: Time, address: SocketAddr, effects: &mut Vec<Effect>) {
+        if let Some(link) = self.links.get_mut(address) {
+            link.up = false;
+            link.follows = None;
+        }
+        if self.catching.asked.is_some_and(|(asked, _)| asked == address) {
+            self.catching.asked = None;
+        }
+        self.elect(now, effects);
+    }
+
+    /// Whether a message's cell and generation fit. A replica without a cell listens to everyone.
+    pub(super) fn same_cell(
+        &mut self,
+        from: SocketAddr,
+        cell: CellId,
+        generation: u32,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let (mine, none) = (self.agreement.cell, CellId(0));
+        if mine == none || cell == none {
+            return true;
+        }
+        if mine != cell {
+            if !self.told.foreign.contains(&from) && self.told.foreign.len() < TOLD_MAX {
+                self.told.foreign.push(from);
+                effects.push(Effect::Note(Note::ForeignCell { address: from, cell }));
+            }
+            return false;
+        }
+        if generation < self.lineage {
+            self.send(from, Message::Over { generation: self.lineage }, effects);
+            return false;
+        }
+        if generation > self.lineage {
+            self.exit(ExitReason::Over(generation), effects);
+            return false;
+        }
+        true
+    }
+}

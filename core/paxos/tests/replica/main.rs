@@ -1,0 +1,5 @@
+//! Whole replicas in one thread: recorded scripts, and schedules that once broke a promise.
+
+mod schedules;
+mod scripts;
+mod world;

@@ -1,0 +1,214 @@
+//! Schedules that broke a promise once: each is kept as it was found.
+
+use crate::world::{World, address};
+use kumo_paxos::{DataName, Effect, Envelope, Input, Instance, Message, Time};
+
+#[test]
+fn a_master_that_learns_another_decision_says_success_no_more() {
+    let mut world = World::default();
+    world.commands("start 1 2 3 4 5; run 1500; propose 1 a; run 300; show");
+    // 1 -> 3,4,5 lost; 4,5 -> 1 lost but Decided; 2 hears only 1 (and nobody hears 2 but 1); 3 -> 1 delivers heartbeats.
+    world.filter = Some(Box::new(|f, t, m| match (f, t) {
+        (1, 3..=5) => false,
+        (4 | 5, 1) => matches!(m, Message::Decided { .. }),
+        (3, 1) => matches!(m, Message::Heartbeat(_) | Message::Decided { .. }),
+        (3..=5, 2) | (2, 3..=5) => false,
+        _ => true,
+    }));
+    world.commands("propose 1 v; run 1500; show");
+    let m = world
+        .processes
+        .iter()
+        .find(|(id, p)| **id >= 3 && p.replica.is_master().is_some())
+        .map(|(id, _)| *id)
+        .expect("new master");
+    world.commands(&format!("propose {m} w; run 100; show"));
+    // a CatchUp that 1 sent long ago arrives now
+    let late = world.envelope(1, m, Message::CatchUp { from: Instance(1) });
+    world.step(m, Input::Message(late));
+    world.commands("run 300; show");
+    let a: Vec<_> = world.processes[&2].executed.clone();
+    let b: Vec<_> = world.processes[&m].executed.clone();
+    let n = a.len().min(b.len());
+    assert_eq!(a[..n], b[..n]);
+}
+
+#[test]
+fn a_begin_of_another_round_waits_for_the_lease() {
+    let mut world = World::default();
+    world.commands("restart 1 knowing 1 2 3; restart 2 knowing 1 2 3; run 1000; restart 3 knowing 1 2 3; run 1500; propose 1 a; add 1 4; run 200; restart 4 knowing 1 2 3; run 1000; show");
+    world.out.clear();
+    world.filter = Some(Box::new(|f, t, m| match (f, t) {
+        (1, 2) => false,
+        (1, 3) => matches!(m, Message::Begin { .. }),
+        (3, 1) => matches!(m, Message::Accept { .. } | Message::Heartbeat(_)),
+        (4, 2 | 3) | (2 | 3, 4) | (2, 3) | (3, 2) => false,
+        _ => true,
+    }));
+    world.commands("replace 1 3 4; run 1000; show");
+    // 2,3 apart from 1,4; 2-3 talk, but no begin passes
+    world.filter = Some(Box::new(|f, t, m| match (f, t) {
+        (1, 4) | (4, 1) => true,
+        (2, 3) | (3, 2) => matches!(
+            m,
+            Message::Heartbeat(_) | Message::Collect { .. } | Message::Last { .. } | Message::Refuse { .. }
+        ),
+        _ => false,
+    }));
+    world.commands("transfer 1; run 1500; transfer 2; run 1500; show");
+    // 4 is cut off, 1 2 3 talk
+    world.filter = Some(Box::new(|f, t, _| f != 4 && t != 4));
+    let t0 = world.now;
+    for _ in 0..300 {
+        world.commands("run 1");
+        if world.processes[&2].replica.is_master().is_some() {
+            break;
+        }
+    }
+    world.commands("propose 2 x; run 5");
+    world.out.clear();
+    world.commands("show");
+    let acked = world.processes[&2].executed.iter().any(|(_, t)| t == "x");
+    let stale = world.processes[&4].replica.has_lease(Time(world.now))
+        && !world.processes[&4].executed.iter().any(|(_, t)| t == "x");
+    assert!(!(acked && stale), "stale read possible {} ms after the cut", (world.now - t0) / 1000);
+}
+
+#[test]
+fn abandoned_fetches_make_room() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    for k in 0..16 {
+        world.commands(&format!("large 1 {}", 600 + k));
+    }
+    world.commands("run 1; crash 1; run 70000; show");
+    let m = world.master().expect("a master");
+    world.commands(&format!("large {m} 300; propose {m} small; run 20000; show"));
+    assert!(world.processes[&m].executed.len() == 2);
+}
+
+#[test]
+fn a_removed_extension_stays_removed() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; remove 1 9; run 3000; show");
+    assert!(!world.processes.contains_key(&9));
+    assert!(
+        world.processes[&1].replica.configuration().unwrap().at(address(9)).is_none(),
+        "9 is back in the configuration"
+    );
+}
+
+#[test]
+fn a_large_value_is_accepted_only_by_who_holds_it() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.filter = Some(Box::new(|f, t, m| {
+        !(t == 3 && matches!(m, Message::Chunk { .. })
+            || (f, t) == (1, 2) && matches!(m, Message::Begin { .. }))
+    }));
+    world.commands("large 1 500; run 60");
+    // 2 is cut off; no chunk reaches 3
+    world.filter =
+        Some(Box::new(|f, t, m| f != 2 && t != 2 && !(t == 3 && matches!(m, Message::Chunk { .. }))));
+    world.commands("transfer 1; run 700; show");
+    world.commands("crash 1; run 70000");
+    world.filter = None;
+    world.commands("run 20000; show");
+    for _ in 0..8 {
+        world.run(300);
+    }
+    assert!(world.master().is_some(), "no master with 2 of 3");
+}
+
+#[test]
+fn a_halted_replica_is_not_elected() {
+    let mut world = World::default();
+    world.commands("start 1 2 3 4 5; run 1500; transfer 1; run 1500; restart 3 knowing 1 2 3 4 5; run 2000; restart 4 knowing 1 2 3 4 5; run 2000; restart 5 knowing 1 2 3 4 5; run 2000; show");
+    world.no_snapshot = true;
+    let next = world.processes[&2].replica.executed_upto().0 + 1;
+    world.panic_at.insert((1, next));
+    world.out.clear();
+    world.commands("propose 2 x; run 300; show; crash 2; run 30000; show");
+    assert!(world.master().is_some(), "no master with 4 of 5 connected");
+}
+
+#[test]
+fn executed_large_values_go_with_their_entries() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    let mut names = Vec::new();
+    for k in 0..600u32 {
+        let mut b = vec![0u8; 1 << 20];
+        b[..4].copy_from_slice(&k.to_le_bytes());
+        names.push(DataName::of(&b));
+        world.step(1, Input::Propose(b.into()));
+        world.run(20);
+        for p in world.processes.values_mut() {
+            p.executed.clear();
+        }
+    }
+    world.run(7000);
+    let mut held = 0;
+    for name in names {
+        let h = world.processes[&1].replica.hello();
+        let t = world.processes[&2].replica.hello();
+        let e = Envelope {
+            cell: h.cell,
+            generation: h.generation,
+            from: h.address,
+            sender: h.incarnation,
+            addressee: t.incarnation,
+            message: Message::Fetch { name, offset: 0 },
+        };
+        let mut fx = Vec::new();
+        world.processes.get_mut(&2).unwrap().replica.step(Time(world.now), Input::Message(e), &mut fx);
+        if fx.iter().any(|f| matches!(f, Effect::Send(_, Envelope { message: Message::Chunk { .. }, .. }))) {
+            held += 1;
+        }
+    }
+    assert!(held <= 160);
+}
+
+#[test]
+fn a_cell_is_formed_by_the_living() {
+    let mut world = World::default();
+    world.commands("restart 1 knowing 1 2 3 4 5; restart 2 knowing 1 2 3 4 5; restart 3 knowing 1 2 3 4 5; restart 4 knowing 1 2 3 4 5; run 1000; restart 2 knowing 1 2 3 4 5; restart 3 knowing 1 2 3 4 5; restart 4 knowing 1 2 3 4 5; run 1000; restart 5 knowing 1 2 3 4 5; run 10000; show");
+    assert!(world.master().is_some());
+}
+
+#[test]
+fn a_candidate_that_cannot_recover_gives_way() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; transfer 1; run 1500; restart 3 knowing 1 2 3; run 3000; show");
+    assert!(world.processes[&2].replica.is_master().is_some());
+    world.filter = Some(Box::new(|f, t, m| match (f, t) {
+        (2, 1) => !matches!(m, Message::Begin { .. } | Message::Success { .. } | Message::Heartbeat(_)),
+        (2, 3) => !matches!(m, Message::Success { .. } | Message::Heartbeat(_)),
+        _ => true,
+    }));
+    world.commands("propose 2 x; run 5; show");
+    world.filter = Some(Box::new(|f, t, m| match (f, t) {
+        (3, 1) => !matches!(m, Message::Last { .. }),
+        (1, 2) => !matches!(m, Message::CatchUp { .. }),
+        (2, 3) => {
+            matches!(m, Message::Heartbeat(h) if h.leads.is_none()) || matches!(m, Message::Release { .. })
+        }
+        _ => true,
+    }));
+    world.commands("transfer 2");
+    for _ in 0..2000 {
+        world.run(1);
+        if world.processes[&1]
+            .replica
+            .agreement()
+            .proposer()
+            .is_some_and(|p| p.floor() >= world.processes[&2].replica.executed_upto())
+        {
+            break;
+        }
+    }
+    world.out.clear();
+    world.filter = None;
+    world.commands("crash 2; run 60000; show; restart 2 knowing 1 2 3; run 60000; show");
+    assert!(world.master().is_some(), "no master 120 s after healing");
+}
