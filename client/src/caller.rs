@@ -30,6 +30,10 @@ pub(crate) struct Shared {
 }
 
 /// What a handle has to say to the driver.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all orders are calls: a box would cost each an allocation"
+)]
 pub(crate) enum Order {
     Start(Call),
     /// Give that call up.

@@ -103,13 +103,13 @@ impl Link {
 
     fn poll_output(&mut self, cx: &mut Context) -> Result<(), String> {
         while self.output.has_remaining() {
-            match pin!(self.stream.write_buf(&mut self.output)).poll(cx) {
+            match pin!(self.stream.write(&self.output)).poll(cx) {
                 Poll::Pending if self.output.len() > BACKLOG_BYTES_MAX => {
                     return Err("the member does not read what is sent to it".to_owned());
                 }
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(0)) => return Err("connection closed".to_owned()),
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(count)) => self.output.advance(count),
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
             }
         }
@@ -189,5 +189,5 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 /// matters is sent again elsewhere.
 const BACKLOG_BYTES_MAX: usize = 2 * CLIENT_FRAME_BYTES_MAX;
 
-/// A buffer that grew beyond this for one large request is given back.
-const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+/// A buffer that grew beyond this for one large request is given back; below, writes of a megabyte reuse it.
+const BUFFER_BYTES_KEPT: usize = 2 * 1024 * 1024;

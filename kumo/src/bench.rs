@@ -132,7 +132,7 @@ fn report(
     let text = || {
         let rows: Vec<Vec<String>> = object
             .as_object()
-            .map(|fields| fields.iter().map(|(name, value)| row([name, value])).collect())
+            .map(|fields| fields.iter().map(|(name, value)| row([name, &plain(value)])).collect())
             .unwrap_or_default();
         table(&rows)
     };
@@ -141,6 +141,10 @@ fn report(
         0 => Ok(()),
         wrong => Err(Failure::refused(format!("{wrong} results were wrong"))),
     }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn results(plan: &CellBench, tally: &Tally, shared: &Shared, spent: Duration, cpu: Duration) -> Value {

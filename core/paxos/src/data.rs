@@ -24,8 +24,8 @@ struct Held {
     bytes: Bytes,
     /// When it came: what no entry ever names is dropped after a while.
     since: Time,
-    /// An entry named it: it goes with the entry.
-    named: bool,
+    /// Executed entries in the log that name it: it goes with the last of them. `None`: none ever did.
+    named: Option<u32>,
 }
 
 /// A value being fetched.
@@ -74,13 +74,34 @@ impl Data {
 
     pub fn insert(&mut self, now: Time, name: DataName, bytes: Bytes) {
         self.partial.remove(&name);
-        self.held.insert(name, Held { bytes, since: now, named: false });
+        // Bytes that are here already keep their entries.
+        self.held.entry(name).or_insert(Held { bytes, since: now, named: None }).since = now;
     }
 
     /// An entry that names it was executed: from now on it goes when the entry goes.
     pub fn executed(&mut self, name: &DataName) {
         if let Some(held) = self.held.get_mut(name) {
-            held.named = true;
+            held.named = Some(held.named.unwrap_or(0) + 1);
+        }
+    }
+
+    /// An executed entry that names it is gone from the log. True: it was the last one.
+    pub fn dropped(&mut self, name: &DataName) -> bool {
+        let Some(held) = self.held.get_mut(name) else { return false };
+        held.named = held.named.map(|named| named.saturating_sub(1));
+        held.named == Some(0)
+    }
+
+    pub fn remove(&mut self, name: &DataName) {
+        if !self.offers.contains_key(name) {
+            self.held.remove(name);
+        }
+    }
+
+    /// A snapshot took the log's place: nothing here is named by an executed entry any more.
+    pub fn unname(&mut self, now: Time) {
+        for held in self.held.values_mut() {
+            (held.named, held.since) = (None, now);
         }
     }
 
@@ -214,7 +235,7 @@ impl Data {
         self.held.retain(|name, held| {
             named(name)
                 || offers.contains_key(name)
-                || !held.named && now.since(held.since) < UNNAMED_MICROS_MAX
+                || held.named.is_none() && now.since(held.since) < UNNAMED_MICROS_MAX
         });
         self.partial.retain(|_, partial| now.since(partial.progress) < UNNAMED_MICROS_MAX);
     }

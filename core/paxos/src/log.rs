@@ -1,7 +1,7 @@
 //! [`Log`]: what is decided. Executed entries stay for catch-up, within limits.
 
 use crate::identity::Instance;
-use crate::value::Value;
+use crate::value::{DataName, Value};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Decided entries: a run of executed ones, and those decided ahead of a hole.
@@ -98,7 +98,9 @@ impl Log {
 
     /// Drops executed entries: those every member has (`needed` is the oldest one still wanted), but never
     /// fewer than [`KEEP_MIN`]; and, wanted or not, those beyond the limits.
-    pub fn trim(&mut self, needed: Instance) {
+    /// Returns the large values among them.
+    pub fn trim(&mut self, needed: Instance) -> Vec<DataName> {
+        let mut dropped = Vec::new();
         while let Some(oldest) = self.kept.front() {
             let wanted = self.first() >= needed || self.kept.len() <= KEEP_MIN;
             let within = self.kept_bytes <= KEEP_BYTES_MAX && self.kept.len() <= KEEP_MAX;
@@ -106,8 +108,17 @@ impl Log {
                 break;
             }
             self.kept_bytes -= oldest.weight();
+            if let Value::Large { name, .. } = oldest {
+                dropped.push(*name);
+            }
             self.kept.pop_front();
         }
+        dropped
+    }
+
+    /// More is kept than the limits allow: trim now, not at the next occasion.
+    pub fn is_over(&self) -> bool {
+        self.kept_bytes > KEEP_BYTES_MAX
     }
 
     /// Gives up what is decided from `from` on: only a recovered generation may.

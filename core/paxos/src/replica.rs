@@ -271,7 +271,7 @@ impl Replica {
             self.configured(now, &configuration, effects);
         }
         self.note_vote(now, effects);
-        if instance.0.is_multiple_of(TRIM_INTERVAL) {
+        if instance.0.is_multiple_of(TRIM_INTERVAL) || self.agreement.log().is_over() {
             self.trim_log(now);
         }
         self.eager = true;
@@ -294,6 +294,7 @@ impl Replica {
         let (cell, generation) = (position.cell, position.generation);
         self.digest = position.digest;
         self.agreement.install(position);
+        self.data.unname(now);
         self.halted = None;
         self.named |= self.is_named();
         self.joined(now, cell, generation, effects);

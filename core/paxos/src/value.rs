@@ -3,16 +3,15 @@
 use crate::configuration::{Configuration, Genesis};
 use bytes::Bytes;
 use kumo_wire::wire_enum;
-use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// The name of an out-of-band value: the SHA-256 of its bytes.
+/// The name of an out-of-band value: the BLAKE3 hash of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataName(pub [u8; 32]);
 
 impl DataName {
     pub fn of(bytes: &[u8]) -> DataName {
-        DataName(Sha256::digest(bytes).into())
+        DataName(blake3::hash(bytes).into())
     }
 }
 

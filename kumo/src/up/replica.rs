@@ -10,11 +10,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 pub struct Replicas {
     replicas: Vec<Replica>,
     gone: mpsc::UnboundedReceiver<(usize, String)>,
     announcements: Vec<ChildStdout>,
+    /// Pass on what the replicas complain about.
+    complaints: Vec<JoinHandle<()>>,
 }
 
 pub struct Replica {
@@ -30,7 +33,7 @@ pub struct Replica {
 impl Replicas {
     pub fn start(addresses: &[SocketAddr], data: Option<&Path>) -> Result<Replicas, Failure> {
         let (sender, gone) = mpsc::unbounded_channel();
-        let (mut replicas, mut announcements) = (Vec::new(), Vec::new());
+        let (mut replicas, mut announcements, mut complaints) = (Vec::new(), Vec::new(), Vec::new());
         for (index, &address) in addresses.iter().enumerate() {
             let folder = data.map(|data| data.join(format!("replica-{}", index + 1)));
             let log = data.map(|data| data.join(format!("replica-{}.log", index + 1)));
@@ -39,13 +42,13 @@ impl Replicas {
             let pid = child.id().unwrap_or_default();
             let lifeline = child.stdin.take();
             if let Some(errors) = child.stderr.take() {
-                tokio::spawn(pass_on(address, errors));
+                complaints.push(tokio::spawn(pass_on(address, errors)));
             }
             announcements.extend(child.stdout.take());
             tokio::spawn(watch(index, child, sender.clone()));
             replicas.push(Replica { address, pid, data: folder, log, ended: false, _lifeline: lifeline });
         }
-        Ok(Replicas { replicas, gone, announcements })
+        Ok(Replicas { replicas, gone, announcements, complaints })
     }
 
     pub fn list(&self) -> impl Iterator<Item = &Replica> {
@@ -78,6 +81,8 @@ impl Replicas {
 
     /// Asks all to end, waits, and kills who does not.
     pub async fn end(&mut self) {
+        // From now on they miss each other, as they must.
+        self.complaints.iter().for_each(JoinHandle::abort);
         self.signal(Signal::TERM);
         if tokio::time::timeout(END_TIMEOUT, self.all_gone()).await.is_err() {
             self.signal(Signal::KILL);

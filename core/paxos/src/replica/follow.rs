@@ -4,7 +4,7 @@ use super::Replica;
 use crate::identity::{Instance, Time};
 use crate::message::{BATCH_BYTES_MAX, Message, Proposal};
 use crate::step::{Effect, Note};
-use crate::value::Value;
+use crate::value::{DataName, Value};
 use std::net::SocketAddr;
 
 impl Replica {
@@ -177,7 +177,20 @@ impl Replica {
             .map(|(_, link)| link.executed)
             .min()
             .unwrap_or(executed);
-        self.agreement.log_mut().trim(slowest.next());
+        for name in self.agreement.log_mut().trim(slowest.next()) {
+            if self.data.dropped(&name) && !self.is_pending(&name) {
+                self.data.remove(&name);
+            }
+        }
+    }
+
+    /// Whether an entry that is not executed yet names that value.
+    fn is_pending(&self, name: &DataName) -> bool {
+        let names = |value: &Value| matches!(value, Value::Large { name: it, .. } if it == name);
+        let next = self.agreement.log().next();
+        self.agreement.log().ahead_from(next).any(|(_, value)| names(value))
+            || self.agreement.acceptor().accepted_from(next).any(|(_, (_, value))| names(value))
+            || self.queue.iter().any(names)
     }
 }
 
