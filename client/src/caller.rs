@@ -2,13 +2,14 @@
 
 use crate::admission::weight;
 use crate::error::Error;
+use crate::events::Backlog;
 use bytes::{Bytes, BytesMut};
 use kumo_pfs::{Command, Reply};
 use kumo_session::{Answer, CallError, ClientInput, EndReason, SessionId, SessionState};
 use kumo_wire::Wire;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Speaks to the driver. When the last one goes, the driver closes the session and ends.
@@ -19,13 +20,15 @@ pub(crate) struct Caller {
 }
 
 /// What both sides of the driver's channel know.
-#[derive(Default)]
 pub(crate) struct Shared {
     tickets: AtomicU64,
     /// Locks held or awaited by this session. A session holds a lock once, so a second guard of the same name
     /// would be undone by the first one's end: it is refused instead.
     pub(crate) locks: Mutex<BTreeSet<String>>,
-    pub(crate) events_taken: AtomicBool,
+    /// What a dropped stream of events has left; `None` while there is one.
+    pub(crate) events: Mutex<Option<Backlog>>,
+    /// Until when the session surely lives, on this side's clock: known even while the driver does not run.
+    pub(crate) safe_until: AtomicU64,
     pub(crate) session: OnceLock<SessionId>,
 }
 
@@ -74,9 +77,25 @@ impl Call {
     }
 }
 
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            tickets: AtomicU64::new(0),
+            locks: Mutex::default(),
+            events: Mutex::new(Some(Backlog::default())),
+            safe_until: AtomicU64::new(0),
+            session: OnceLock::new(),
+        }
+    }
+}
+
 impl Shared {
     pub(crate) fn ticket(&self) -> u64 {
         self.tickets.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn backlog(&self) -> MutexGuard<'_, Option<Backlog>> {
+        self.events.lock().expect("no holder of this mutex panics")
     }
 
     /// Nobody of this session holds or awaits the lock any more.
@@ -95,16 +114,16 @@ impl Caller {
         self.begin(None, false, input)
     }
 
-    /// A command that may be parked: given up when the result is not wanted any more.
-    pub(crate) fn start_parked(&self, command: &Command) -> Pending<'_> {
+    /// A command that, if it `parks`, may be parked: given up when the result is not wanted any more.
+    pub(crate) fn start_parked(&self, command: &Command, parks: bool) -> Pending<'_> {
         let command = encode(command);
-        self.begin(None, true, |ticket| ClientInput::Command { ticket, command })
+        self.begin(None, parks, |ticket| ClientInput::Command { ticket, command })
     }
 
     /// As [`start_parked`](Caller::start_parked), for a lock that this session has claimed.
-    pub(crate) fn start_lock(&self, name: &str, command: &Command) -> Pending<'_> {
+    pub(crate) fn start_lock(&self, name: &str, command: &Command, parks: bool) -> Pending<'_> {
         let command = encode(command);
-        self.begin(Some(name.to_owned()), true, |ticket| ClientInput::Command { ticket, command })
+        self.begin(Some(name.to_owned()), parks, |ticket| ClientInput::Command { ticket, command })
     }
 
     fn begin(

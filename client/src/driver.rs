@@ -17,6 +17,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -205,9 +206,10 @@ impl Driver {
             return true;
         }
         if self.armed.is_none_or(|armed| deadline < armed || armed <= now) {
-            let wait = Duration::from_micros(deadline.since(now).min(SLEEP_MICROS_MAX));
-            self.timer.as_mut().reset(Instant::now() + wait);
-            self.armed = Some(deadline);
+            let wait = deadline.since(now).min(SLEEP_MICROS_MAX);
+            self.timer.as_mut().reset(Instant::now() + Duration::from_micros(wait));
+            // When it rings, which may be before the deadline: then it is set again.
+            self.armed = Some(now.plus_micros(wait));
             // Only for its waker: what counts is the clock above.
             let _ = self.timer.as_mut().poll(cx);
         }
@@ -215,6 +217,9 @@ impl Driver {
     }
 
     fn perform(&mut self) -> bool {
+        // Before any answer is handed out that rests on it.
+        let until = self.core.safe_until().map_or(0, |until| until.0);
+        self.shared.safe_until.store(until, Ordering::Release);
         let mut effects = std::mem::take(&mut self.effects);
         let busy = !effects.is_empty();
         for effect in effects.drain(..) {
@@ -248,20 +253,18 @@ impl Driver {
             farewell.done = true;
         }
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
-        if !waiter.parks {
-            self.admission.leave(waiter.bytes);
-        }
+        self.admission.leave(&waiter);
         self.answer(waiter, result.map_err(|error| explain(error, &self.fault)));
     }
 
     fn answer(&mut self, waiter: Waiter, result: Result<Answer, Error>) {
         let Err(unwanted) = waiter.reply.send(result) else { return };
         let Some(name) = waiter.lock else { return };
-        let ticket = self.shared.ticket();
-        let (core, effects) = (&mut self.core, &mut self.effects);
-        abandoned(&self.shared, &name, &unwanted, |unlock| {
-            let input = ClientInput::Command { ticket, command: encode(unlock) };
-            core.step(clock::now(), input, effects);
+        let (shared, admission) = (&self.shared, &mut self.admission);
+        abandoned(shared, &name, &unwanted, |unlock| {
+            let (ticket, command) = (shared.ticket(), encode(unlock));
+            let (call, _) = Call::new(ticket, ClientInput::Command { ticket, command }, None, false);
+            admission.stand_in_line(call);
         });
     }
 

@@ -7,7 +7,6 @@ use kumo_pfs::Event;
 use kumo_session::{Answer, ClientInput, EndReason};
 use kumo_wire::Wire;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 /// One event. Numbers are consecutive in a session, omitted ones included.
@@ -22,6 +21,12 @@ pub struct Notice {
 /// The events of a session, of which there is one reader at a time.
 pub struct Events {
     session: Session,
+    backlog: Backlog,
+}
+
+/// What was fetched or asked for and not handed out: it outlives a dropped stream, so that the next one goes on there.
+#[derive(Default)]
+pub(crate) struct Backlog {
     ready: VecDeque<Notice>,
     /// Of events that no event has followed yet.
     omitted: u64,
@@ -33,10 +38,8 @@ impl Session {
     /// The events on what this session [`watch`](Session::watch)es. While the stream lives, another one is
     /// [`Error::EventsInUse`].
     pub fn events(&self) -> Result<Events, Error> {
-        if self.cell().caller.shared.events_taken.swap(true, Ordering::AcqRel) {
-            return Err(Error::EventsInUse);
-        }
-        Ok(Events { session: self.clone(), ready: VecDeque::new(), omitted: 0, asked: None })
+        let backlog = self.cell().caller.shared.backlog().take().ok_or(Error::EventsInUse)?;
+        Ok(Events { session: self.clone(), backlog })
     }
 }
 
@@ -44,29 +47,32 @@ impl Events {
     /// The next event. May be dropped and called again: nothing is skipped.
     pub async fn next(&mut self) -> Result<Notice, Error> {
         loop {
-            if let Some(notice) = self.ready.pop_front() {
+            if let Some(notice) = self.backlog.ready.pop_front() {
                 return Ok(notice);
             }
-            let answer = match &mut self.asked {
+            let answer = match &mut self.backlog.asked {
                 Some(asked) => asked.await.unwrap_or(Err(Error::Ended(EndReason::Closed))),
                 None => {
                     self.ask();
                     continue;
                 }
             };
-            self.asked = None;
-            self.take(answer?)?;
+            self.backlog.asked = None;
+            self.backlog.take(answer?)?;
         }
     }
 
     fn ask(&mut self) {
         let caller = &self.session.cell().caller;
         let ticket = caller.shared.ticket();
-        let (call, receiver) = Call::new(ticket, ClientInput::Events { ticket }, None, true);
+        // It has a place among the calls that do not park: waits must not keep events back.
+        let (call, receiver) = Call::new(ticket, ClientInput::Events { ticket }, None, false);
         let _ = caller.orders.send(Order::Start(call));
-        self.asked = Some(receiver);
+        self.backlog.asked = Some(receiver);
     }
+}
 
+impl Backlog {
     fn take(&mut self, answer: Answer) -> Result<(), Error> {
         let Answer::Events { omitted, first, events } = answer else { return Err(unexpected(answer)) };
         self.omitted = self.omitted.saturating_add(omitted);
@@ -81,6 +87,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.session.cell().caller.shared.events_taken.store(false, Ordering::Release);
+        let backlog = std::mem::take(&mut self.backlog);
+        *self.session.cell().caller.shared.backlog() = Some(backlog);
     }
 }

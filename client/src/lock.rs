@@ -1,10 +1,12 @@
 //! Locks by name: [`LockGuard`].
 
 use crate::caller::{body, unexpected};
+use crate::clock;
 use crate::error::Error;
 use crate::session::Session;
 use kumo_pfs::{Command, LockInfo, Query, Reply};
 use kumo_session::SessionState;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A lock this session holds. Dropped, it is freed in the background.
@@ -52,7 +54,9 @@ impl LockGuard {
 
     /// Whether the session that held it is over, so that the lock may be another's.
     pub fn is_lost(&self) -> bool {
-        *self.session.state().borrow() == SessionState::Lost
+        // The state is as new as the driver's last turn; a paused process or a busy runtime must not be fooled by it.
+        let until = self.session.cell().caller.shared.safe_until.load(Ordering::Acquire);
+        clock::now().0 >= until || *self.session.state().borrow() == SessionState::Lost
     }
 
     /// Waits until [`is_lost`](LockGuard::is_lost).
@@ -124,7 +128,7 @@ impl Session {
             return Err(Error::LockInUse(name.to_owned()));
         }
         let command = Command::Lock { name: name.to_owned(), exclusive, try_only: patience.try_only() };
-        let pending = caller.start_lock(name, &command);
+        let pending = caller.start_lock(name, &command, !patience.try_only());
         let answer = pending.finish_within(patience.limit()).await;
         match answer.and_then(body) {
             Ok(Reply::Granted { number }) => {

@@ -58,7 +58,7 @@ impl Session {
     }
 
     async fn message(&self, command: Command, patience: Patience) -> Result<Message, Error> {
-        let pending = self.cell().caller.start_parked(&command);
+        let pending = self.cell().caller.start_parked(&command, !patience.try_only());
         message(body(pending.finish_within(patience.limit()).await?)?)
     }
 

@@ -361,10 +361,10 @@ impl Agreement {
     }
 
     fn last_message(&self, round: Round, from: Instance) -> Message {
-        let from = from.max(self.log.next());
+        let dropped = self.mutated(Mutation::AcceptedDropped);
+        let from = if dropped { from } else { from.max(self.log.next()) };
         let (reports, next) = self.reports(from, BATCH_BYTES_MAX, REPORTS_MAX);
-        let executed =
-            if self.mutated(Mutation::AcceptedDropped) { Instance(0) } else { self.log.executed() };
+        let executed = if dropped { Instance(0) } else { self.log.executed() };
         Message::Last { round, executed, from, next, reports }
     }
 

@@ -8,7 +8,7 @@
 use crate::configuration::{Configuration, Genesis, Member, Role};
 use crate::identity::{CellId, Incarnation, ReplicaId};
 use crate::step::WINDOW;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// A replica without memory, before it belongs to a cell.
@@ -23,6 +23,8 @@ pub struct Forming {
     new: BTreeMap<SocketAddr, Incarnation>,
     /// The asker this replica answered last.
     obeys: Option<(SocketAddr, Incarnation)>,
+    /// Earlier lives of that asker: a late question of theirs must not bring them back.
+    superseded: BTreeSet<Incarnation>,
     /// Every replica asks, not only the lowest address: unsafe, for the model checker.
     symmetric: bool,
 }
@@ -38,7 +40,16 @@ impl Forming {
         let mut members: Vec<SocketAddr> = peers.iter().copied().chain([me]).collect();
         members.sort_unstable();
         members.dedup();
-        Forming { me, incarnation, members, nonce, new: BTreeMap::new(), obeys: None, symmetric }
+        Forming {
+            me,
+            incarnation,
+            members,
+            nonce,
+            new: BTreeMap::new(),
+            obeys: None,
+            superseded: BTreeSet::new(),
+            symmetric,
+        }
     }
 
     /// The nonce to ask the others with, if it is this replica that asks.
@@ -64,7 +75,14 @@ impl Forming {
         if self.obeys.is_some_and(|(address, _)| address != from) {
             return false;
         }
-        self.obeys = Some((from, incarnation));
+        if self.superseded.contains(&incarnation) {
+            return false;
+        }
+        if let Some((_, before)) = self.obeys.replace((from, incarnation))
+            && before != incarnation
+        {
+            self.superseded.insert(before);
+        }
         true
     }
 

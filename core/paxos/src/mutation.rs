@@ -6,7 +6,7 @@
 pub enum Mutation {
     /// A proposer begins an instance with lasts from a majority of some other configuration.
     LastsNotPerConfiguration,
-    /// An incarnation outside an instance's configuration begins it.
+    /// An incarnation outside an instance's configuration begins it, in a round that it does not promise itself.
     ForeignProposer,
     /// Rounds are (sequence, id): a paused twin shares them with its successor.
     RoundsWithoutIncarnation,

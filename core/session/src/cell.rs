@@ -279,12 +279,17 @@ impl<A: Application> Cell<A> {
             Executable::Nothing => Bytes::new(),
             Executable::Command(command) => command,
         };
+        let at = At { instance, generation: self.replica.generation() };
         if !command.is_empty() {
             self.count_log(command.len(), effects);
-            let at = At { instance, generation: self.replica.generation() };
+        }
+        if !command.is_empty() || self.table.has_earlier(at) {
             let (table, application, told) = (&mut self.table, &mut self.application, &mut self.told);
             // A panic must not take agreement down: this node steps aside until it has a state that got past it.
-            let executed = catch_unwind(AssertUnwindSafe(|| table.execute(at, command, application, told)));
+            let executed = catch_unwind(AssertUnwindSafe(|| {
+                table.end_earlier(at, application, told);
+                if command.is_empty() { None } else { table.execute(at, command, application, told) }
+            }));
             match executed {
                 Ok(named) => self.tell(now, instance, named, effects),
                 Err(_) => {

@@ -181,6 +181,12 @@ impl Client {
         self.state
     }
 
+    /// Until when nobody else can have been given what this session holds. `None`: it is not open, or over.
+    pub fn safe_until(&self) -> Option<Time> {
+        let open = self.open.as_ref().filter(|_| self.failure.is_none())?;
+        Some(open.renewed.plus_micros(open.timeout_micros))
+    }
+
     /// Why the session is lost or could not be opened; every later call fails with it.
     pub fn failure(&self) -> Option<&CallError> {
         self.failure.as_ref()

@@ -54,11 +54,11 @@ impl<A: Application> Cell<A> {
     }
 }
 
-/// The master waits an eighth longer than it told the client: clocks run at different rates, and the client must
-/// be the first to know.
-const SLACK_SHARE: u64 = 8;
+/// The master waits a quarter longer than it told the client: both clocks may be wrong by 10 %, one slow and the
+/// other fast (1.1 / 0.9 = 1.22), and the client must be the first to know.
+const SLACK_SHARE: u64 = 4;
 
-/// A gap between two steps above this share of the time-out is starvation. Half of the slack: shorter ones
+/// A gap between two steps above this share of the time-out is starvation. A quarter of the slack: shorter ones
 /// cannot expire anybody.
 const STARVED_SHARE: u64 = 16;
 

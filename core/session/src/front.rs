@@ -4,7 +4,7 @@ use crate::application::SessionId;
 use crate::protocol::Ask;
 use crate::step::ConnectionId;
 use bytes::Bytes;
-use kumo_paxos::{Instance, Time};
+use kumo_paxos::{IN_BAND_MAX, Instance, Time};
 use std::collections::BTreeMap;
 
 /// Clients as this node sees them. Not replicated, never in a snapshot.
@@ -41,6 +41,14 @@ pub(crate) struct Seat {
     pub waiting: BTreeMap<u64, Waiting>,
     /// Who waits for events.
     pub events: Option<EventWait>,
+}
+
+impl Seat {
+    /// Whether the one before it is under way, and keeps its place before it. A large value gets its place in the log
+    /// when a majority holds it: what follows would overtake it.
+    pub fn follows(&self, number: u64) -> bool {
+        self.in_flight.get(&(number - 1)).is_some_and(|bytes| *bytes <= IN_BAND_MAX)
+    }
 }
 
 /// A request, without the name of its session.
@@ -119,18 +127,19 @@ impl Front {
         }
     }
 
-    /// Holds a request back until the one before it is proposed; false: no room, its client sends it again.
-    pub fn hold(&mut self, session: SessionId, request: Waiting) -> bool {
+    /// Holds a request back until the one before it is proposed. `next`: it is proposed right after, so it needs no
+    /// room here; else it would be kept out by those that wait for what comes before them. Without room it is
+    /// dropped, and its client sends it again.
+    pub fn hold(&mut self, session: SessionId, request: Waiting, next: bool) {
         let bytes = request.weight();
-        if self.waiting_bytes + bytes > WAITING_BYTES_MAX {
-            return false;
+        if !next && self.waiting_bytes + bytes > WAITING_BYTES_MAX {
+            return;
         }
         let seat = self.seats.entry(session).or_default();
         if let Some(before) = seat.waiting.insert(request.number, request) {
             self.waiting_bytes -= before.weight();
         }
         self.waiting_bytes += bytes;
-        true
     }
 
     /// The first request held back, if its number is at most `number`.

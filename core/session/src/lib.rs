@@ -28,7 +28,7 @@
 //! over, nothing more is executed for it, and its client is told so ([`EndReason`]).
 //!
 //! A session is over when it is closed, killed, or has *expired*. A master expires it, by an entry, when it has not
-//! heard of it for a time-out and an eighth; only under its lease, so that a stale master expires nobody; and with a
+//! heard of it for a time-out and a quarter; only under its lease, so that a stale master expires nobody; and with a
 //! fresh period for everybody when its reign begins, or after it was starved itself. The entry names the last
 //! request seen and is void if the session has executed another since. The client counts from the *sending* of what
 //! the master answered: after half a time-out it says [`Jeopardy`](SessionState::Jeopardy), after a whole one

@@ -21,7 +21,7 @@ pub enum ClientMessage {
         token: u128,
     },
     /// A numbered request. Numbers of a session start at 1 and are consecutive. Replies up to `acknowledged`, but
-    /// for those in `unanswered`, were received and need not be remembered (a lock that is waited for must
+    /// for those in `unanswered` (ascending), were received and need not be remembered (a lock that is waited for must
     /// not keep the replies after it); events up to `events_seen` need not be kept.
     Request {
         session: SessionId,

@@ -38,7 +38,7 @@ impl<A: Application> Cell<A> {
         }
         match self.claim(connection, session, effects) {
             Claim::Refused => return,
-            Claim::Gone => return self.say_ended(connection, session, effects),
+            Claim::Gone => return self.say_gone(now, connection, session, effects),
             Claim::Good => self.touch(now, connection, session),
         }
         if self.replica.has_lease(now) {

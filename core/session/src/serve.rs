@@ -5,8 +5,9 @@ use crate::cell::Cell;
 use crate::entry::LogEntry;
 use crate::front::{CLAIMS_MAX, ENVELOPE_BYTES, WAITING_SPAN_MAX, Waiting};
 use crate::protocol::{CellMessage, ClientMessage, EndReason, Label};
+use crate::session::REFUSALS_MAX;
 use crate::step::{ConnectionId, Effect, NodeNote};
-use kumo_paxos::{IN_BAND_MAX, Instance, OUT_OF_BAND_MAX, Time};
+use kumo_paxos::{Instance, OUT_OF_BAND_MAX, Time};
 use kumo_wire::Wire;
 
 /// What a session named on a connection is to it.
@@ -133,6 +134,9 @@ impl<A: Application> Cell<A> {
         if self.reign.is_none() {
             return self.redirect(connection, effects);
         }
+        if self.claims(connection) >= CLAIMS_MAX {
+            return self.refuse(connection, TOO_MANY_CLAIMS, effects);
+        }
         if let Some(session) = self.table.by_token(token) {
             let instance = self.replica.executed_upto();
             self.seat(now, connection, session, token);
@@ -208,9 +212,8 @@ impl<A: Application> Cell<A> {
         token: u128,
         effects: &mut Vec<Effect>,
     ) {
-        let claims = self.front.connections.get(&connection).map_or(0, |known| known.claims.len());
-        if claims >= CLAIMS_MAX {
-            return self.refuse(connection, "too many sessions on one connection", effects);
+        if self.claims(connection) >= CLAIMS_MAX {
+            return self.refuse(connection, TOO_MANY_CLAIMS, effects);
         }
         match self.table.get(session) {
             Some(known) if known.token != token => self.refuse(connection, WRONG_TOKEN, effects),
@@ -218,9 +221,10 @@ impl<A: Application> Cell<A> {
                 self.seat(now, connection, session, token);
                 self.say(connection, CellMessage::Attached { session }, effects);
             }
-            None if self.reign.is_some() => self.say_ended(connection, session, effects),
+            None if self.has_lease(now) => self.say_ended(connection, session, effects),
             None => {
-                // This replica may only be behind: the token is checked when the session is used.
+                // This replica may only be behind: the token is checked when the session is used. So may a master
+                // without a lease be, that was replaced and has not heard of it.
                 if let Some(known) = self.front.connections.get_mut(&connection) {
                     known.claims.insert(session, token);
                 }
@@ -228,9 +232,27 @@ impl<A: Application> Cell<A> {
         }
     }
 
+    fn claims(&self, connection: ConnectionId) -> usize {
+        self.front.connections.get(&connection).map_or(0, |known| known.claims.len())
+    }
+
     pub(crate) fn say_ended(&self, connection: ConnectionId, session: SessionId, effects: &mut Vec<Effect>) {
         let reason = self.table.end_of(session);
         self.say(connection, CellMessage::Ended { session, reason }, effects);
+    }
+
+    /// The master does not know the session. That it is over can only be said by one that provably is master: one
+    /// that was replaced may not have heard of it yet.
+    pub(crate) fn say_gone(
+        &self,
+        now: Time,
+        connection: ConnectionId,
+        session: SessionId,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.has_lease(now) {
+            self.say_ended(connection, session, effects);
+        }
     }
 
     /// Whether a connection may use a session; one that may not is refused.
@@ -269,7 +291,7 @@ impl<A: Application> Cell<A> {
         }
         match self.claim(connection, session, effects) {
             Claim::Refused => {}
-            Claim::Gone => self.say_ended(connection, session, effects),
+            Claim::Gone => self.say_gone(now, connection, session, effects),
             Claim::Good => {
                 self.touch(now, connection, session);
                 // Without a lease another master may have given the session up: promise nothing.
@@ -301,7 +323,7 @@ impl<A: Application> Cell<A> {
         }
         match self.claim(connection, session, effects) {
             Claim::Refused => return,
-            Claim::Gone => return self.say_ended(connection, session, effects),
+            Claim::Gone => return self.say_gone(now, connection, session, effects),
             Claim::Good => self.touch(now, connection, session),
         }
         if let Err(reason) = acceptable(&request) {
@@ -327,13 +349,17 @@ impl<A: Application> Cell<A> {
             let seen = known.executed;
             return self.give_up(now, session, seen);
         }
-        if known.is_overfull() {
+        // One that acknowledges something makes room for itself.
+        if known.is_overfull() && !known.acknowledges(request.acknowledged, &request.unanswered) {
             return self.refuse(connection, "too many replies are not acknowledged", effects);
         }
-        let in_flight =
-            self.front.seats.get(&session).is_some_and(|it| it.in_flight.contains_key(&request.number));
-        if !in_flight && request.number - known.executed <= WAITING_SPAN_MAX {
-            self.front.hold(session, request);
+        let (number, executed) = (request.number, known.executed);
+        let seat = self.front.seats.get(&session);
+        let in_flight = seat.is_some_and(|it| it.in_flight.contains_key(&number));
+        if !in_flight && number - executed <= WAITING_SPAN_MAX {
+            let is_next = number == executed + 1 || seat.is_some_and(|it| it.follows(number));
+            let next = is_next && self.front.has_room(request.weight());
+            self.front.hold(session, request, next);
             self.propose_waiting(now, session);
         }
     }
@@ -348,9 +374,7 @@ impl<A: Application> Cell<A> {
         loop {
             let Some(seat) = self.front.seats.get(&session) else { return };
             let Some((&number, first)) = seat.waiting.first_key_value() else { return };
-            // A large value gets its place in the log when a majority holds it: what follows would overtake it.
-            let follows = seat.in_flight.get(&(number - 1)).is_some_and(|bytes| *bytes <= IN_BAND_MAX);
-            let is_next = number == executed + 1 || follows;
+            let is_next = number == executed + 1 || seat.follows(number);
             let bytes = first.weight();
             if number > executed && (!is_next || !self.front.has_room(bytes)) {
                 return;
@@ -406,12 +430,16 @@ fn acceptable(request: &Waiting) -> Result<(), &'static str> {
     if request.number == 0 {
         return Err("requests are numbered from 1");
     }
+    if request.unanswered.len() > REFUSALS_MAX {
+        return Err("more requests are listed as unanswered than a session may have");
+    }
     if request.weight() > OUT_OF_BAND_MAX {
         return Err("the request is larger than a log entry may be");
     }
     Ok(())
 }
 
+const TOO_MANY_CLAIMS: &str = "too many sessions on one connection";
 const WRONG_TOKEN: &str = "the session belongs to another client";
 
 /// Who has least to do is told anew at most every so many heartbeats.

@@ -97,7 +97,12 @@ impl Session {
         true
     }
 
-    /// Replies up to `upto` have reached the client, but for those in `unanswered`.
+    /// Whether acknowledging that would let go of any reply.
+    pub fn acknowledges(&self, upto: u64, unanswered: &[u64]) -> bool {
+        self.replies.range(..=upto).any(|(number, _)| unanswered.binary_search(number).is_err())
+    }
+
+    /// Replies up to `upto` have reached the client, but for those in `unanswered`, which ascends.
     pub fn acknowledge(&mut self, upto: u64, unanswered: &[u64]) {
         // The usual case is that nothing is waited for, and the oldest replies are the ones to forget.
         let mut kept = 0;
@@ -105,7 +110,7 @@ impl Session {
             if number > upto {
                 return;
             }
-            if unanswered.contains(&number) {
+            if unanswered.binary_search(&number).is_ok() {
                 kept = number + 1;
             } else if let Some(gone) = self.replies.remove(&number) {
                 self.reply_bytes -= weight(&gone.reply);

@@ -129,6 +129,21 @@ impl Table {
         }
     }
 
+    /// Whether there are sessions of earlier generations.
+    pub fn has_earlier(&self, at: At) -> bool {
+        self.sessions.keys().next().is_some_and(|session| session.0 < numbered(at.generation, 0))
+    }
+
+    /// A recovery may have lost what sessions of earlier generations were told: a lock that was granted, a request
+    /// that was answered. They end before anything of the new one is executed.
+    pub fn end_earlier<A: Application>(&mut self, at: At, application: &mut A, told: &mut Vec<Told>) {
+        while self.has_earlier(at) {
+            let Some(&session) = self.sessions.keys().next() else { return };
+            let entry = self.entry(at, session, 0);
+            self.end(entry, EndReason::Unknown, application, told);
+        }
+    }
+
     fn entry(&self, at: At, session: SessionId, number: u64) -> Entry {
         Entry { instance: at.instance, generation: at.generation, time: self.time, session, number }
     }

@@ -343,3 +343,65 @@ fn no_order_of_messages_breaks_a_node() {
     speaker.world.run(5_000_000);
     speaker.world.assert_equal();
 }
+
+#[test]
+fn requests_held_back_keep_nobody_else_out() {
+    let mut speaker = Speaker::new();
+    let master = speaker.master;
+    let session = speaker.session;
+    // Number 1 never comes; what would follow it fills all the room there is.
+    for number in 2..=9 {
+        let ask = Ask::Command(Bytes::from(vec![b'x'; 8 * 1024 * 1024]));
+        let (acknowledged, events_seen) = (0, 0);
+        let unanswered = Vec::new();
+        let request = ClientMessage::Request { session, number, acknowledged, unanswered, events_seen, ask };
+        assert_eq!(speaker.say(request), []);
+    }
+    let tail = 16 * 1024 - 9 * 128;
+    let ask = Ask::Command(Bytes::from(vec![b'x'; tail]));
+    let request = ClientMessage::Request {
+        session,
+        number: 10,
+        acknowledged: 0,
+        unanswered: Vec::new(),
+        events_seen: 0,
+        ask,
+    };
+    assert_eq!(speaker.say(request), []);
+    let connection = speaker.world.raw_connect(master);
+    let session = open(&mut speaker.world, master, connection, 78);
+    let request = ClientMessage::Request {
+        session,
+        number: 1,
+        acknowledged: 0,
+        unanswered: Vec::new(),
+        events_seen: 0,
+        ask: Ask::Command(Bytes::from_static(b"add 1")),
+    };
+    let said = speaker.world.raw_say(master, connection, request);
+    assert_eq!(replies(&said), [(1, "1".to_owned())]);
+}
+
+#[test]
+fn who_acknowledges_at_last_is_served_again() {
+    let mut speaker = Speaker::new();
+    for number in 1..=2048 {
+        speaker.ask(number, 0, "add 1");
+    }
+    assert_eq!(replies(&speaker.ask(2049, 2048, "add 1")), [(2049, "1025".to_owned())]);
+}
+
+#[test]
+fn a_list_of_unanswered_requests_is_bounded() {
+    let mut speaker = Speaker::new();
+    let request = ClientMessage::Request {
+        session: speaker.session,
+        number: 1,
+        acknowledged: 0,
+        unanswered: vec![7; 5000],
+        events_seen: 0,
+        ask: Ask::Command(Bytes::from_static(b"add 1")),
+    };
+    let said = speaker.say(request);
+    speaker.assert_refused(&said);
+}

@@ -17,7 +17,9 @@ impl Agreement {
             if self.mutated(Mutation::RoundsWithoutIncarnation) { Incarnation(0) } else { self.me };
         let round = Round { sequence, id, incarnation };
         self.proposer = Some(Proposer::new(round, self.log.next()));
-        if self.votes() && self.promise(round, records) {
+        // Promised by a learner too, or it could raise the same round twice; but a learner gives no last.
+        let promises = self.votes() || !self.mutated(Mutation::ForeignProposer);
+        if promises && self.promise(round, records) && self.votes() {
             let next = self.log.next();
             let (reports, _) = self.reports(next, usize::MAX, usize::MAX);
             let executed = self.log.executed();

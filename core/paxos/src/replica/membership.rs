@@ -42,7 +42,9 @@ impl Replica {
         nonce: u64,
         effects: &mut Vec<Effect>,
     ) {
-        if self.settings.extension || !self.is_new() {
+        // A question of an earlier life, late on its way, is not one.
+        let lives = self.links.get(from).is_some_and(|link| link.incarnation == sender);
+        if self.settings.extension || !lives || !self.is_new() {
             return;
         }
         if self.forming.as_mut().is_some_and(|forming| forming.asked(from, sender)) {

@@ -153,7 +153,7 @@ impl Client {
     fn send_commands(&mut self, now: Time, effects: &mut Vec<ClientEffect>) {
         let Some(master) = self.links.ready_master() else { return };
         let Some(session) = self.session() else { return };
-        let (floor, highest, unanswered) = self.acknowledgement();
+        let (floor, acknowledged, unanswered) = self.acknowledgement();
         let resend = self.settings.resend_micros;
         let (events_seen, mut overdue) = (self.events_seen, None);
         let mut sent = Vec::new();
@@ -165,9 +165,13 @@ impl Client {
             let bytes = weight(&command.ask);
             // A large command is on its way for longer.
             command.asked.sent(now, master, resend + bytes as u64 / BYTES_PER_MICRO);
-            // Beside the largest command there is no room for a list.
-            let (acknowledged, unanswered) =
-                if bytes > LARGE_BYTES { (floor, Vec::new()) } else { (highest, unanswered.clone()) };
+            // Beside the very largest command there is no room for a list.
+            let room = OUT_OF_BAND_MAX.saturating_sub(ENVELOPE_BYTES + bytes) / size_of::<u64>();
+            let (acknowledged, unanswered) = if unanswered.len() > room {
+                (floor, Vec::new())
+            } else {
+                (acknowledged, unanswered.clone())
+            };
             let ask = command.ask.clone();
             sent.push(ClientMessage::Request { session, number, acknowledged, unanswered, events_seen, ask });
         }
@@ -183,10 +187,12 @@ impl Client {
     /// Which replies have arrived: all up to the first number; and all up to the second but for those listed.
     fn acknowledgement(&self) -> (u64, u64, Vec<u64>) {
         let floor = self.commands.keys().next().copied().unwrap_or(self.next_number) - 1;
-        if self.answered_max <= floor + ACKNOWLEDGE_SPAN {
+        let unanswered: Vec<u64> =
+            self.commands.range(..self.answered_max).map(|(number, _)| *number).collect();
+        let long = unanswered.len() > LISTED_ALWAYS;
+        if unanswered.is_empty() || long && self.answered_max <= floor + ACKNOWLEDGE_SPAN {
             return (floor, floor, Vec::new());
         }
-        let unanswered = self.commands.range(..self.answered_max).map(|(number, _)| *number).collect();
         (floor, self.answered_max, unanswered)
     }
 
@@ -264,12 +270,11 @@ const READS_MAX: usize = 1024;
 /// Calls for events outstanding in a session: one would do.
 const EVENT_CALLS_MAX: usize = 16;
 
-/// So far behind the newest reply may the oldest unanswered request be before those in between are listed one
-/// by one in every request.
-const ACKNOWLEDGE_SPAN: u64 = 64;
+/// So many unanswered requests are listed in every request: the replies after them may be large.
+const LISTED_ALWAYS: usize = 16;
 
-/// Above this a command is not sent with a list of unanswered requests.
-const LARGE_BYTES: usize = 1024 * 1024;
+/// So far behind the newest reply may the oldest of more unanswered requests be before they are listed.
+const ACKNOWLEDGE_SPAN: u64 = 64;
 
 /// 8 MB a second: the slowest network a large command is given time for.
 const BYTES_PER_MICRO: u64 = 8;

@@ -138,9 +138,8 @@ impl Links {
         for member in &known {
             effects.push(ClientEffect::Send(*member, ClientMessage::Who));
         }
-        if known.is_empty() {
-            self.try_next(now, effects);
-        }
+        // Those may be cut off from the others, and never know better: one more is tried every time.
+        self.try_next(now, effects);
     }
 
     /// Connects to the next member that is not known to be unreachable.

@@ -288,3 +288,25 @@ fn a_member_that_refuses_every_time_is_given_a_rest() {
     let next = script.client.deadline().unwrap();
     assert!(next > script.now);
 }
+
+#[test]
+fn a_member_that_knows_no_master_is_not_the_only_one_asked() {
+    let mut script = Script::open();
+    // The master was cut off from its peers, and says so; it can still be reached.
+    assert_eq!(script.master(A, None), [""; 0]);
+    let done = script.sleep(3_000_000);
+    assert!(done.contains(&"connect 2".to_owned()), "{done:?}");
+}
+
+#[test]
+fn a_request_that_waits_does_not_keep_few_or_large_replies() {
+    let mut script = Script::open();
+    script.command(1);
+    script.command(2);
+    script.reply(2, Reply::Body(Bytes::from_static(b"y")));
+    assert_eq!(script.command(3), ["1 request 3 ack 2 [1]"]);
+    script.reply(3, Reply::Body(Bytes::from_static(b"y")));
+    let command = Bytes::from(vec![0; 2 * 1024 * 1024]);
+    let sent = script.give(ClientInput::Command { ticket: 4, command });
+    assert_eq!(sent, ["1 request 4 ack 3 [1]"]);
+}
