@@ -361,7 +361,7 @@ const CORE_BANNED: [&str; 8] =
 /// What each core crate may depend on.
 const CORE_ALLOWED: [(&str, &[&str]); 4] = [
     ("core/wire", &["bytes", "thiserror", "memchr"]),
-    ("core/paxos", &["kumo-wire", "bytes", "thiserror", "sha2"]),
+    ("core/paxos", &["kumo-wire", "bytes", "thiserror", "blake3"]),
     ("core/session", &["kumo-wire", "kumo-paxos", "bytes", "thiserror"]),
     ("core/pfs", &["kumo-wire", "kumo-paxos", "kumo-session", "bytes", "thiserror"]),
 ];

@@ -1,0 +1,287 @@
+//! Linearizability of one register, after Wing and Gong: search an order of the operations that fits their
+//! times and their results, remembering the dead ends.
+
+use super::Verdict;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// A file's content: a number that no two writes share. [`ABSENT`]: no file.
+pub type Value = u64;
+
+/// No file.
+pub const ABSENT: Value = 0;
+
+/// One operation on the register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub invoked: u64,
+    /// `None`: it may take effect at any later time.
+    pub settled: Option<u64>,
+    /// Whether it took effect is not known.
+    pub unclear: bool,
+    pub action: Action,
+}
+
+/// What the operation did, as its result says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Write(Value),
+    /// Written because the file had that version (0: was not there).
+    CompareAndWrite {
+        version: u64,
+        value: Value,
+    },
+    /// Refused, because the file had this version.
+    Mismatch {
+        actual: u64,
+    },
+    Delete,
+    /// Read, or refused because it is absent.
+    Read(Value),
+}
+
+/// Whether some order of the steps explains all results. `versions`: of each value that anybody saw. A version
+/// that only a refusal named belongs to a value that nobody saw.
+pub fn check(steps: &[Step], versions: &BTreeMap<Value, u64>) -> Verdict {
+    let steps = relevant(steps, versions);
+    let mut search = Search { steps: &steps, versions, dead: HashSet::new(), placed: 0 };
+    let mut done = vec![0u64; steps.len().div_ceil(64)];
+    match search.place(&mut done, ABSENT, 0) {
+        Outcome::Found => Ok(()),
+        Outcome::None => Err(explain(&steps, search.placed)),
+        Outcome::TooMuch => Err(format!(
+            "the search for an order of {} steps was given up after {STATES_MAX} states",
+            steps.len()
+        )),
+    }
+}
+
+/// Leaves out what cannot help to explain anything: writes of unknown outcome whose value nobody
+/// saw, unless something was there that nobody saw.
+fn relevant(steps: &[Step], versions: &BTreeMap<Value, u64>) -> Vec<Step> {
+    let mut seen: BTreeSet<Value> = BTreeSet::new();
+    let mut unseen = false;
+    for step in steps {
+        match &step.action {
+            Action::Read(value) => {
+                seen.insert(*value);
+            }
+            Action::CompareAndWrite { version: expected, .. } | Action::Mismatch { actual: expected } => {
+                let same = versions.iter().filter(|(_, version)| *version == expected);
+                seen.extend(same.map(|(value, _)| *value));
+                unseen |= *expected != 0 && !versions.values().any(|version| version == expected);
+            }
+            // There was something to delete, whatever it was.
+            Action::Delete => unseen = true,
+            Action::Write(_) => {}
+        }
+    }
+    let helps = |step: &&Step| match &step.action {
+        Action::Write(value) | Action::CompareAndWrite { value, .. } => {
+            !step.unclear || unseen || seen.contains(value)
+        }
+        Action::Read(_) | Action::Mismatch { .. } => !step.unclear,
+        Action::Delete => true,
+    };
+    steps.iter().filter(helps).cloned().collect()
+}
+
+enum Outcome {
+    Found,
+    None,
+    TooMuch,
+}
+
+struct Search<'a> {
+    steps: &'a [Step],
+    versions: &'a BTreeMap<Value, u64>,
+    dead: HashSet<(Vec<u64>, Value)>,
+    /// The most steps that could be put into order, for the explanation.
+    placed: usize,
+}
+
+impl Search<'_> {
+    /// Puts the remaining steps into order from here, if that can be done.
+    fn place(&mut self, done: &mut Vec<u64>, value: Value, count: usize) -> Outcome {
+        let open = |done: &[u64], index: usize| done[index / 64] >> (index % 64) & 1 == 0;
+        let must = (0..self.steps.len()).filter(|&index| open(done, index) && !self.steps[index].unclear);
+        // Nothing may come before a step that was over before it began.
+        let Some(bound) = must.map(|index| self.steps[index].settled.unwrap_or(u64::MAX)).min() else {
+            return Outcome::Found;
+        };
+        self.placed = self.placed.max(count);
+        if self.dead.len() > STATES_MAX {
+            return Outcome::TooMuch;
+        }
+        if !self.dead.insert((done.clone(), value)) {
+            return Outcome::None;
+        }
+        for index in 0..self.steps.len() {
+            let step = &self.steps[index];
+            if !open(done, index) || step.invoked > bound || self.too_late(done, step) {
+                continue;
+            }
+            let Some(next) = self.after(value, &step.action) else { continue };
+            done[index / 64] |= 1 << (index % 64);
+            match self.place(done, next, count + 1) {
+                Outcome::None => done[index / 64] &= !(1 << (index % 64)),
+                found @ (Outcome::Found | Outcome::TooMuch) => return found,
+            }
+        }
+        Outcome::None
+    }
+
+    /// An unclear step that the cell has said is over cannot follow a step that was called after that.
+    fn too_late(&self, done: &[u64], step: &Step) -> bool {
+        let Some(settled) = step.settled.filter(|_| step.unclear) else { return false };
+        let placed = (0..self.steps.len()).filter(|index| done[index / 64] >> (index % 64) & 1 == 1);
+        placed.map(|index| self.steps[index].invoked).any(|invoked| invoked > settled)
+    }
+
+    /// The value after that action, if the action gives its result in this state.
+    fn after(&self, value: Value, action: &Action) -> Option<Value> {
+        let is = |expected: &u64| match self.versions.get(&value) {
+            _ if value == ABSENT => *expected == 0,
+            Some(version) => version == expected,
+            None => *expected != 0 && !self.versions.values().any(|version| version == expected),
+        };
+        match action {
+            Action::Write(new) => Some(*new),
+            Action::CompareAndWrite { version: expected, value: new } => is(expected).then_some(*new),
+            Action::Mismatch { actual } => is(actual).then_some(value),
+            Action::Delete => (value != ABSENT).then_some(ABSENT),
+            Action::Read(seen) => (*seen == value).then_some(value),
+        }
+    }
+}
+
+fn explain(steps: &[Step], placed: usize) -> String {
+    let mut text = format!("no order explains these {} steps (at most {placed} fit):", steps.len());
+    for step in steps {
+        text.push_str(&format!(
+            "\n  {:>12} .. {:>12} {}{:?}",
+            step.invoked,
+            step.settled.map_or("?".to_owned(), |time| time.to_string()),
+            if step.unclear { "perhaps " } else { "" },
+            step.action
+        ));
+    }
+    text
+}
+
+/// States visited before the search is given up: some hundred megabytes, never seen in a run.
+const STATES_MAX: usize = 500_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(invoked: u64, settled: u64, action: Action) -> Step {
+        Step { invoked, settled: Some(settled), unclear: false, action }
+    }
+
+    fn perhaps(invoked: u64, settled: Option<u64>, action: Action) -> Step {
+        Step { invoked, settled, unclear: true, action }
+    }
+
+    fn versions() -> BTreeMap<Value, u64> {
+        (1..10).map(|value| (value, value * 10)).collect()
+    }
+
+    #[test]
+    fn overlapping_writes_may_go_either_way() {
+        let steps = [
+            step(0, 10, Action::Write(1)),
+            step(5, 15, Action::Write(2)),
+            step(20, 25, Action::Read(1)),
+            step(20, 25, Action::Read(1)),
+        ];
+        check(&steps, &versions()).unwrap();
+    }
+
+    #[test]
+    fn a_stale_read_is_found() {
+        let steps =
+            [step(0, 10, Action::Write(1)), step(11, 15, Action::Write(2)), step(20, 25, Action::Read(1))];
+        check(&steps, &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn a_value_that_comes_and_goes_is_found() {
+        let steps = [
+            step(0, 10, Action::Write(1)),
+            perhaps(11, None, Action::Write(2)),
+            step(20, 25, Action::Read(2)),
+            step(30, 35, Action::Read(1)),
+        ];
+        check(&steps, &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn an_unknown_write_may_come_late_or_never() {
+        let late = [
+            step(0, 10, Action::Write(1)),
+            perhaps(11, None, Action::Write(2)),
+            step(20, 25, Action::Read(1)),
+            step(30, 35, Action::Read(2)),
+        ];
+        check(&late, &versions()).unwrap();
+        check(&late[..3], &versions()).unwrap();
+    }
+
+    #[test]
+    fn what_was_over_may_not_come_late() {
+        let steps = [
+            step(0, 10, Action::Write(1)),
+            perhaps(11, Some(15), Action::Write(2)),
+            step(20, 25, Action::Read(1)),
+            step(30, 35, Action::Read(2)),
+        ];
+        check(&steps, &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn two_winners_of_one_version_are_found() {
+        let swap = |value| Action::CompareAndWrite { version: 10, value };
+        let steps = [step(0, 10, Action::Write(1)), step(11, 30, swap(2)), step(12, 31, swap(3))];
+        check(&steps[..2], &versions()).unwrap();
+        check(&steps, &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn a_refusal_must_name_the_version_there_was() {
+        let steps = [step(0, 10, Action::Write(1)), step(11, 12, Action::Mismatch { actual: 10 })];
+        check(&steps, &versions()).unwrap();
+        let steps = [step(0, 10, Action::Write(1)), step(11, 12, Action::Mismatch { actual: 20 })];
+        check(&steps, &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn a_version_that_only_a_refusal_named_is_that_of_an_unseen_write() {
+        let steps = [
+            step(0, 10, Action::Write(1)),
+            perhaps(11, None, Action::Write(99)),
+            step(20, 25, Action::Mismatch { actual: 15 }),
+        ];
+        check(&steps, &versions()).unwrap();
+        check(&[steps[0].clone(), steps[2].clone()], &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_deleted_may_be_an_unseen_write() {
+        let steps = [perhaps(0, None, Action::Write(99)), step(20, 25, Action::Delete)];
+        check(&steps, &versions()).unwrap();
+        check(&steps[1..], &versions()).unwrap_err();
+    }
+
+    #[test]
+    fn deleted_stays_deleted() {
+        let steps = [
+            step(0, 10, Action::Write(1)),
+            step(11, 12, Action::Delete),
+            step(13, 14, Action::Read(ABSENT)),
+            step(15, 16, Action::Read(1)),
+        ];
+        check(&steps[..3], &versions()).unwrap();
+        check(&steps, &versions()).unwrap_err();
+    }
+}

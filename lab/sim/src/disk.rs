@@ -1,0 +1,219 @@
+//! [`Disk`]: what a durable node's files hold, what is really on the platter, and what a crash leaves of it.
+
+use crate::random::Random;
+use bytes::Bytes;
+use kumo_paxos::{Incarnation, Position, Record};
+use kumo_wire::Wire;
+use std::collections::BTreeSet;
+
+/// One node's disk: a log of records, and the newest snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// Records as their bytes, oldest first; `first` is the number of the first one here.
+    log: Vec<Bytes>,
+    first: u64,
+    /// Records below this number survive anything but the loss of the disk.
+    synced: u64,
+    snapshot: Option<(Position, Vec<Bytes>)>,
+    /// Writing fails.
+    pub full: bool,
+}
+
+/// What a crash does to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// All that was written is there: only the process died.
+    None,
+    /// What was not synced is gone, from some point on; the record at that point may be torn, which its checksum shows.
+    Unsynced,
+    /// Another disk, empty.
+    Lost,
+}
+
+impl Disk {
+    /// Appends a record; the number up to which must be synced for it to count. `None`: the disk is full.
+    pub fn write(&mut self, record: &Record) -> Option<u64> {
+        if self.full {
+            return None;
+        }
+        self.log.push(record.to_bytes());
+        Some(self.written())
+    }
+
+    /// Records written so far.
+    pub fn written(&self) -> u64 {
+        self.first + self.log.len() as u64
+    }
+
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    pub fn sync(&mut self, upto: u64) {
+        self.synced = self.synced.max(upto);
+    }
+
+    /// Puts a snapshot in place and drops what it made superfluous: decisions and accepts it covers, promises
+    /// that a stronger one followed. `upto`: how much of the log was written when it was taken.
+    pub fn install(&mut self, position: Position, parts: Vec<Bytes>, upto: u64) {
+        let executed = position.executed;
+        let records: Vec<Record> = self.records();
+        let covered = (upto - self.first) as usize;
+        let promise = records.iter().filter_map(|record| match record {
+            Record::Promised(round) => Some(*round),
+            Record::Life { .. } | Record::Accepted { .. } | Record::Decided { .. } | Record::Data { .. } => {
+                None
+            }
+        });
+        let promise = promise.max();
+        let wanted: BTreeSet<_> = records.iter().filter_map(|record| named(record, executed)).collect();
+        let mut kept = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            let keep = index >= covered
+                || match record {
+                    Record::Life { .. } => true,
+                    Record::Promised(round) => Some(*round) == promise,
+                    Record::Accepted { instance, .. } | Record::Decided { instance, .. } => {
+                        *instance > executed
+                    }
+                    Record::Data { name, .. } => wanted.contains(name),
+                };
+            if keep {
+                kept.push(self.log[index].clone());
+            }
+        }
+        // Numbers stay what they were at the end of the log, where syncs are still awaited.
+        self.first = self.written() - kept.len() as u64;
+        self.log = kept;
+        self.snapshot = Some((position, parts));
+    }
+
+    /// The node is gone; what is left of its disk.
+    pub fn crash(&mut self, damage: Damage, random: &mut Random) {
+        match damage {
+            Damage::None => {}
+            Damage::Unsynced => {
+                let floor = self.synced.max(self.first);
+                let kept = random.between(floor, self.written().max(floor));
+                self.log.truncate((kept - self.first) as usize);
+            }
+            Damage::Lost => *self = Disk::default(),
+        }
+        self.synced = self.written();
+    }
+
+    /// Whose memory this is, if it is anybody's.
+    pub fn life(&self) -> Option<Incarnation> {
+        self.records().into_iter().rev().find_map(|record| match record {
+            Record::Life { incarnation, .. } => Some(incarnation),
+            Record::Promised(_) | Record::Accepted { .. } | Record::Decided { .. } | Record::Data { .. } => {
+                None
+            }
+        })
+    }
+
+    pub fn snapshot(&self) -> Option<(Position, Vec<Bytes>)> {
+        self.snapshot.clone()
+    }
+
+    pub fn records(&self) -> Vec<Record> {
+        let read =
+            |bytes: &Bytes| Record::from_bytes(bytes.clone()).expect("a record is read as it was written");
+        self.log.iter().map(read).collect()
+    }
+}
+
+/// The out-of-band data that a record above the snapshot still needs.
+fn named(record: &Record, executed: kumo_paxos::Instance) -> Option<kumo_paxos::DataName> {
+    match record {
+        Record::Accepted { instance, value, .. } | Record::Decided { instance, value }
+            if *instance > executed =>
+        {
+            match value {
+                kumo_paxos::Value::Large { name, .. } => Some(*name),
+                kumo_paxos::Value::Noop
+                | kumo_paxos::Value::Command(_)
+                | kumo_paxos::Value::Config(_)
+                | kumo_paxos::Value::Genesis(_) => None,
+            }
+        }
+        Record::Life { .. }
+        | Record::Promised(_)
+        | Record::Accepted { .. }
+        | Record::Decided { .. }
+        | Record::Data { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_paxos::{Instance, Round, Value};
+
+    fn decided(instance: u64) -> Record {
+        Record::Decided { instance: Instance(instance), value: Value::Noop }
+    }
+
+    #[test]
+    fn what_was_synced_survives_a_crash_and_the_rest_is_a_prefix() {
+        for seed in 0..50 {
+            let mut disk = Disk::default();
+            for instance in 0..10 {
+                disk.write(&decided(instance)).unwrap();
+            }
+            disk.sync(4);
+            disk.crash(Damage::Unsynced, &mut Random::new(seed, "disk"));
+            let left = disk.records();
+            assert!((4..=10).contains(&left.len()));
+            assert!(left.iter().enumerate().all(|(index, record)| *record == decided(index as u64)));
+        }
+    }
+
+    #[test]
+    fn a_snapshot_drops_what_it_covers_and_keeps_the_promise() {
+        let mut disk = Disk::default();
+        let round = Round { sequence: 3, ..Round::default() };
+        disk.write(&Record::Life { incarnation: Incarnation(7), grant_micros: 5 }).unwrap();
+        disk.write(&Record::Promised(Round::default())).unwrap();
+        disk.write(&Record::Promised(round)).unwrap();
+        for instance in 1..6 {
+            disk.write(&decided(instance)).unwrap();
+        }
+        let upto = disk.written();
+        disk.write(&decided(6)).unwrap();
+        let genesis = kumo_paxos::Genesis {
+            cell: kumo_paxos::CellId(1),
+            generation: 1,
+            window: 4,
+            configuration: kumo_paxos::Configuration {
+                version: 1,
+                next_id: kumo_paxos::ReplicaId(1),
+                members: Vec::new(),
+            },
+        };
+        let position = Position {
+            cell: genesis.cell,
+            generation: 1,
+            executed: Instance(4),
+            schedule: kumo_paxos::Schedule::new(Instance(0), &genesis),
+            digest: 0,
+        };
+        disk.install(position, Vec::new(), upto);
+        assert_eq!(disk.written(), 9);
+        let expected = [
+            Record::Life { incarnation: Incarnation(7), grant_micros: 5 },
+            Record::Promised(round),
+            decided(5),
+            decided(6),
+        ];
+        assert_eq!(disk.records(), expected);
+        assert_eq!(disk.life(), Some(Incarnation(7)));
+    }
+
+    #[test]
+    fn a_full_disk_takes_nothing() {
+        let mut disk = Disk { full: true, ..Disk::default() };
+        assert_eq!(disk.write(&decided(1)), None);
+        assert_eq!(disk.written(), 0);
+    }
+}

@@ -1,0 +1,284 @@
+//! [`Worker`]: one client program. It is asked for its next call, and told how each ended.
+
+use super::{
+    APPEND_FILES, APPENDS, FENCED, Fenced, LOCKS, OWN, RECEIVE_QUEUES, REGISTER_FILES, REGISTERS, Token,
+    WAIT_QUEUES, WATCHED, value_bytes,
+};
+use crate::history::{Call, ClientNumber, Ending};
+use crate::random::Random;
+use bytes::Bytes;
+use kumo_pfs::{Command, Condition, Place, Query, Reply, Resource};
+use std::collections::BTreeMap;
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Writes, reads, compares and deletes shared files, in a `Sync` session.
+    Register,
+    /// Appends to shared files, several calls at a time.
+    Append,
+    /// Writes a file of its own and reads it at any replica.
+    Own,
+    Lock,
+    Produce,
+    /// Takes messages by wait.
+    Consume,
+    /// Takes messages by receive and acknowledge.
+    Receive,
+    Watch,
+    /// Makes what is watched.
+    Change,
+}
+
+impl Role {
+    pub const ALL: [Role; 9] = [
+        Role::Register,
+        Role::Append,
+        Role::Own,
+        Role::Lock,
+        Role::Produce,
+        Role::Consume,
+        Role::Receive,
+        Role::Watch,
+        Role::Change,
+    ];
+}
+
+/// One client program.
+#[derive(Debug)]
+pub struct Worker {
+    client: ClientNumber,
+    role: Role,
+    sync: bool,
+    random: Random,
+    /// Bytes of a large value, in runs that have them.
+    large: Option<u64>,
+    count: u64,
+    /// Versions last seen of the shared files.
+    versions: BTreeMap<String, u64>,
+    /// The lock held: its name and number, whether it is exclusive, and the writes still to do under it.
+    held: Option<(String, u64, bool, u64)>,
+    /// The message received and not yet acknowledged.
+    received: Option<(String, u64)>,
+    watching: bool,
+    /// Ephemeral or not: what this client's own file is.
+    ephemeral: bool,
+}
+
+impl Worker {
+    pub fn new(client: ClientNumber, role: Role, mut random: Random, large: bool) -> Worker {
+        let sync = match role {
+            Role::Register => true,
+            Role::Own => false,
+            Role::Append
+            | Role::Lock
+            | Role::Produce
+            | Role::Consume
+            | Role::Receive
+            | Role::Watch
+            | Role::Change => random.permille(500),
+        };
+        let large = large.then(|| random.between(70_000, 300_000));
+        let ephemeral = random.permille(500);
+        Worker {
+            client,
+            role,
+            sync,
+            random,
+            large,
+            count: 0,
+            versions: BTreeMap::new(),
+            held: None,
+            received: None,
+            watching: false,
+            ephemeral,
+        }
+    }
+
+    pub fn sync(&self) -> bool {
+        self.sync
+    }
+
+    /// Calls this client may have under way at once.
+    pub fn depth(&self) -> usize {
+        match self.role {
+            Role::Append => 3,
+            Role::Register
+            | Role::Own
+            | Role::Lock
+            | Role::Produce
+            | Role::Consume
+            | Role::Receive
+            | Role::Watch
+            | Role::Change => 1,
+        }
+    }
+
+    /// Microseconds until the next call.
+    pub fn pause(&mut self) -> u64 {
+        match self.random.permille(100) {
+            true => self.random.between(100_000, 800_000),
+            false => self.random.between(1_000, 120_000),
+        }
+    }
+
+    /// How long this client waits for a lock or a message before it gives up.
+    pub fn patience(&mut self) -> u64 {
+        self.random.between(300_000, 4_000_000)
+    }
+
+    /// What it asks next.
+    pub fn next_call(&mut self) -> Call {
+        self.count += 1;
+        match self.role {
+            Role::Register => self.register(),
+            Role::Append => self.append(),
+            Role::Own => self.own(),
+            Role::Lock => self.lock(),
+            Role::Produce => self.produce(),
+            Role::Consume => self.consume(),
+            Role::Receive => self.receive(),
+            Role::Watch => self.watch(),
+            Role::Change => self.change(),
+        }
+    }
+
+    /// How a call ended.
+    pub fn ended(&mut self, call: &Call, ending: &Ending) {
+        let Ending::Reply(reply) = ending else { return };
+        match (call, reply) {
+            (Call::Command(Command::Write { path, .. }), Reply::Written { version, .. })
+            | (Call::Read { query: Query::Read { path, .. }, .. }, Reply::Data { version, .. }) => {
+                self.versions.insert(path.clone(), *version);
+            }
+            (Call::Command(Command::Lock { name, exclusive, .. }), Reply::Granted { number }) => {
+                let writes = if *exclusive { self.random.between(1, 3) } else { 0 };
+                self.held = Some((name.clone(), *number, *exclusive, writes));
+            }
+            (Call::Command(Command::Unlock { .. }), _) => self.held = None,
+            (Call::Command(Command::Receive { queue, .. }), Reply::Message { id, .. }) => {
+                self.received = Some((queue.clone(), *id));
+            }
+            (Call::Command(Command::Watch { .. }), Reply::Done) => self.watching = true,
+            _ => {}
+        }
+    }
+
+    /// A value that nobody else writes: the client above, its count below.
+    fn unique(&self) -> u64 {
+        u64::from(self.client.0 + 1) << 32 | self.count
+    }
+
+    fn value(&mut self) -> Bytes {
+        let length = match self.large {
+            Some(length) if self.random.permille(150) => length,
+            Some(_) | None => self.random.between(16, 200),
+        };
+        value_bytes(self.unique(), length as usize)
+    }
+
+    fn read(&self, path: String) -> Call {
+        let query = Query::Read { path, offset: 0, length: kumo_pfs::READ_BYTES_MAX };
+        Call::Read { query, linear: self.sync }
+    }
+
+    fn register(&mut self) -> Call {
+        let path = format!("{REGISTERS}{}", self.random.below(REGISTER_FILES));
+        let condition = match self.random.below(100) {
+            0..45 => return self.read(path),
+            45..52 => return Call::Command(Command::Delete { path, condition: Condition::Always }),
+            52..75 => match self.versions.get(&path) {
+                Some(version) => Condition::Version(*version),
+                None => Condition::Version(0),
+            },
+            _ => Condition::Always,
+        };
+        let data = self.value();
+        Call::Command(Command::Write { path, place: Place::Replace, data, ephemeral: false, condition })
+    }
+
+    fn append(&mut self) -> Call {
+        let path = format!("{APPENDS}{}", self.random.below(APPEND_FILES));
+        if self.random.permille(200) {
+            return self.read(path);
+        }
+        let data = Token { client: self.client, number: self.count }.bytes();
+        let condition = Condition::Always;
+        Call::Command(Command::Write { path, place: Place::End, data, ephemeral: false, condition })
+    }
+
+    fn own(&mut self) -> Call {
+        let path = format!("{OWN}{}", self.client.0);
+        if self.random.permille(600) {
+            return self.read(path);
+        }
+        let data = self.value();
+        let (ephemeral, condition) = (self.ephemeral, Condition::Always);
+        Call::Command(Command::Write { path, place: Place::Replace, data, ephemeral, condition })
+    }
+
+    fn lock(&mut self) -> Call {
+        let client = self.client;
+        Call::Command(match &mut self.held {
+            None => Command::Lock {
+                name: format!("lock-{}", self.random.below(LOCKS)),
+                exclusive: self.random.permille(800),
+                try_only: self.random.permille(200),
+            },
+            Some((name, _, _, 0)) => Command::Unlock { name: name.clone() },
+            Some((name, number, _, writes)) => {
+                *writes -= 1;
+                Command::Write {
+                    path: format!("{FENCED}{name}"),
+                    place: Place::End,
+                    data: Fenced { number: *number, client, step: *writes }.bytes(),
+                    ephemeral: false,
+                    condition: Condition::Fence { lock: name.clone(), number: *number },
+                }
+            }
+        })
+    }
+
+    fn produce(&mut self) -> Call {
+        let queues = [WAIT_QUEUES[0], WAIT_QUEUES[1], RECEIVE_QUEUES[0]];
+        let queue = queues[self.random.below(3) as usize].to_owned();
+        if self.random.permille(100) {
+            return Call::Read { query: Query::Peek { queue }, linear: self.sync };
+        }
+        let data = Token { client: self.client, number: self.count }.bytes();
+        Call::Command(Command::Post { queue, data })
+    }
+
+    fn consume(&mut self) -> Call {
+        let queue = WAIT_QUEUES[self.random.below(2) as usize].to_owned();
+        Call::Command(Command::Wait { queue, try_only: self.random.permille(200) })
+    }
+
+    fn receive(&mut self) -> Call {
+        if let Some((queue, id)) = self.received.take() {
+            return Call::Command(Command::Acknowledge { queue, id });
+        }
+        let queue = RECEIVE_QUEUES[0].to_owned();
+        Call::Command(Command::Receive { queue, try_only: self.random.permille(200) })
+    }
+
+    fn watch(&mut self) -> Call {
+        if self.watching {
+            return Call::Events;
+        }
+        Call::Command(Command::Watch { resource: Resource::Directory(WATCHED.to_owned()) })
+    }
+
+    /// A name's life: created, updated, deleted, one call after the other.
+    fn change(&mut self) -> Call {
+        let step = self.count - 1;
+        let path = format!("{WATCHED}/{}-{}", self.client.0, step / 3);
+        let (place, condition) = match step % 3 {
+            0 => (Place::Replace, Condition::Version(0)),
+            1 => (Place::End, Condition::Always),
+            _ => return Call::Command(Command::Delete { path, condition: Condition::Always }),
+        };
+        let data = Token { client: self.client, number: self.count }.bytes();
+        Call::Command(Command::Write { path, place, data, ephemeral: false, condition })
+    }
+}
