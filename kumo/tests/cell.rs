@@ -63,10 +63,11 @@ fn a_replica_is_added_promoted_and_removed() {
     }
     let mut replica = Command::new(KUMO)
         .arg0("kumo-cell")
-        .args(["-l", &added, "--extension", "--exit-on-stdin-eof", "--log-level", "error"])
+        .args(["-l", &added, "--exit-on-stdin-eof", "--log-level", "error"])
         .args(peers)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     // It must be connected before it can be a member.

@@ -30,7 +30,7 @@ fn the_status_is_the_commands_and_the_number_grows() {
 fn a_held_lock_is_not_obtained_but_shared_by_readers() {
     let cell = Cell::up();
     let mut holder = cell
-        .command(&["lock", "b", "--", "sh", "-c", "echo in; read end"])
+        .command(&["lock", "b", "--", "sh", "-c", "echo in; read end || true"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -45,7 +45,7 @@ fn a_held_lock_is_not_obtained_but_shared_by_readers() {
     cell.done(&["lock", "b", "--try", "--", "true"]);
 
     let mut reader = cell
-        .command(&["lock", "-r", "b", "--", "sh", "-c", "echo in; read end"])
+        .command(&["lock", "-r", "b", "--", "sh", "-c", "echo in; read end || true"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
