@@ -318,8 +318,9 @@ impl Future for Driver {
 /// Whether a replica of `seen` is one of another cell. The first cell seen is the session's.
 fn foreign(known: &mut Option<CellId>, seen: CellId) -> bool {
     if seen == CellId::default() {
-        // A replica that has not joined yet: it will say who is master, or nothing.
-        return false;
+        // A replica that has not joined yet may say who is master. But it may also form another cell while it is
+        // connected: a session that knows its cell waits until it has joined.
+        return known.is_some();
     }
     *known.get_or_insert(seen) != seen
 }

@@ -221,12 +221,14 @@ impl<A: Application> Cell<A> {
                 self.seat(now, connection, session, token);
                 self.say(connection, CellMessage::Attached { session }, effects);
             }
-            None if self.has_lease(now) => self.say_ended(connection, session, effects),
             None => {
                 // This replica may only be behind: the token is checked when the session is used. So may a master
                 // without a lease be, that was replaced and has not heard of it.
                 if let Some(known) = self.front.connections.get_mut(&connection) {
                     known.claims.insert(session, token);
+                }
+                if self.has_lease(now) {
+                    self.say_ended(connection, session, effects);
                 }
             }
         }

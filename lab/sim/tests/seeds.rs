@@ -1,14 +1,12 @@
-//! Seeds that once failed. Each is kept with what it found.
+//! Seeds that once failed. Each is kept with what it found. A change of what a seed means (the draws of a plan)
+//! makes an entry worthless: then it is taken out.
 
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 5] = [
-    (3, "a client's deadline had passed and stayed: it kept its processor busy"),
-    (20, "as seed 3, while a call waited for a queue"),
-    (32, "an ended session's last request was answered as a breach of the protocol"),
-    (145, "a follower that was removed asked to follow again as it went"),
-    (174, "a client connected to a removed node never looked for another member"),
+const FAILED_ONCE: [(u64, &str); 2] = [
+    (901, "a client connected to a removed node never looked for another member"),
+    (1459, "a client connected to a removed node never looked for another member"),
 ];
 
 #[test]

@@ -172,6 +172,8 @@ impl Replica {
                 }
                 Some(_) => {}
                 None if self.removed.contains(&link.incarnation) => {}
+                // It must know the latest configuration: one that was removed while it was down leaves when it does.
+                None if heartbeat.extension && !self.knows_latest(link.executed) => {}
                 None if heartbeat.extension && configuration.members.len() < MEMBERS_MAX => {
                     next = next.or(Some(with_extension(&configuration, address, link.incarnation)));
                 }
@@ -198,6 +200,12 @@ impl Replica {
             return None;
         }
         self.agreement.schedule().map(|schedule| schedule.latest().clone())
+    }
+
+    fn knows_latest(&self, executed: Instance) -> bool {
+        self.agreement
+            .schedule()
+            .is_some_and(|schedule| executed.plus(schedule.window) >= schedule.latest_from())
     }
 
     fn caught_up(&self, executed: Instance) -> bool {
