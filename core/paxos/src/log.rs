@@ -97,7 +97,7 @@ impl Log {
     }
 
     /// Drops executed entries: those every member has (`needed` is the oldest one still wanted), but never
-    /// fewer than [`KEEP_MIN`]; and, wanted or not, those beyond the limits.
+    /// fewer than `KEEP_MIN`; and, wanted or not, those beyond the limits.
     /// Returns the large values among them.
     pub fn trim(&mut self, needed: Instance) -> Vec<DataName> {
         let mut dropped = Vec::new();

@@ -1,4 +1,4 @@
-//! From the history of files that hold one value each to the steps of [`linear`](super::linear).
+//! From the history of files that hold one value each to the steps of [`super::linear`].
 
 use super::Verdict;
 use super::linear::{self, ABSENT, Action, Step, Value};
