@@ -77,6 +77,14 @@ impl Links {
         self.by_address.remove(&address);
     }
 
+    /// What was said belongs to a generation that is over: who does not say it again in the next one, does not count.
+    pub fn forget_words(&mut self) {
+        for link in self.by_address.values_mut() {
+            (link.heard, link.heartbeat, link.echoed) = (None, None, false);
+            (link.follows, link.executed) = (None, Instance(0));
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddr, &Link)> {
         self.by_address.iter().map(|(address, link)| (*address, link))
     }

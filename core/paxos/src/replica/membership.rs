@@ -323,8 +323,11 @@ impl Replica {
         if configuration.majority(remembers) {
             return Err(ChangeRefusal::NotLost);
         }
+        let named = configuration.member(me).is_some();
         let latest = self.agreement.schedule().map_or(configuration, |schedule| schedule.latest().clone());
-        if latest.at(self.settings.address).is_none() {
+        // One that forgot is no survivor, however much it has learned since.
+        let survives = named || latest.member(me).is_some();
+        if !survives || latest.at(self.settings.address).is_none() {
             return Err(ChangeRefusal::Stranger(self.settings.address));
         }
         self.step_down(now, effects);
@@ -335,6 +338,8 @@ impl Replica {
         let window = self.agreement.schedule().map_or(crate::step::WINDOW, |schedule| schedule.window);
         let (cell, generation) = (self.agreement.cell, self.agreement.generation + 1);
         self.agreement.recover(Genesis { cell, generation, window, configuration }, &mut self.records);
+        // The incarnations of the last generation end when they hear of this one: they must not be taken in.
+        self.links.forget_words();
         Ok(())
     }
 
@@ -355,7 +360,9 @@ impl Replica {
 
     /// Says so when so many voters came back without memory that no majority remembers.
     pub(super) fn note_forgotten(&mut self, _now: Time, effects: &mut Vec<Effect>) {
-        let Some((remembering, voters)) = self.forgotten() else {
+        // One that forgot itself may still be looking at an old configuration: who remembers tells.
+        let remembers = self.configuration_now().is_some_and(|now| now.is_voter(self.settings.incarnation));
+        let Some((remembering, voters)) = self.forgotten().filter(|_| remembers) else {
             self.told.forgot = false;
             return;
         };
@@ -369,6 +376,9 @@ impl Replica {
         let configuration = self.configuration_now()?;
         let voters = configuration.voters().count();
         let forgot = configuration.voters().filter(|voter| {
+            if voter.address == self.settings.address {
+                return voter.incarnation != self.settings.incarnation;
+            }
             self.links.get(voter.address).is_some_and(|link| link.up && link.incarnation != voter.incarnation)
         });
         let remembering = voters - forgot.count();

@@ -176,6 +176,17 @@ impl Replica {
         }
     }
 
+    /// A voter that remembers and can be reached: this replica first.
+    fn survivor(&self) -> Option<std::net::SocketAddr> {
+        let configuration = self.configuration()?;
+        let reached = |voter: &&Member| {
+            let link = self.links.get(voter.address);
+            link.is_some_and(|link| link.up && link.incarnation == voter.incarnation)
+        };
+        let own = configuration.member(self.settings.incarnation);
+        own.or_else(|| configuration.voters().find(reached)).map(|member| member.address)
+    }
+
     fn trouble(&self) -> Option<String> {
         if let Some(instance) = self.bug {
             return Some(format!(
@@ -186,11 +197,13 @@ impl Replica {
         if let Some(instance) = self.halted {
             return Some(format!("executing instance {} panicked on this replica", instance.0));
         }
-        if let Some((remembering, voters)) = self.forgotten() {
+        if let Some((remembering, voters)) = self.forgotten().filter(|_| self.master().is_none()) {
+            let only = format!(
+                "only {remembering} of {voters} voters remember the cell's state: it cannot go on by itself"
+            );
+            let Some(survivor) = self.survivor() else { return Some(only) };
             return Some(format!(
-                "only {remembering} of {voters} voters remember the cell's state: it cannot go on by itself; \
-                 `kumo cell recover --from {} --accept-data-loss` would go on from this replica",
-                self.settings.address
+                "{only}; `kumo cell recover --from {survivor} --accept-data-loss` would go on from one that does"
             ));
         }
         let forming = self.forming.as_ref()?;
