@@ -117,10 +117,16 @@ pub const TEMPORARY_NAME: &str = "writing-";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kumo_paxos::{CellId, Configuration, Instance, ReplicaId, Schedule};
+    use kumo_paxos::{CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Schedule};
 
     fn position() -> Position {
-        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: Vec::new() };
+        let member = Member {
+            id: ReplicaId(0),
+            address: ([127, 0, 0, 1], 19700).into(),
+            incarnation: Incarnation(1),
+            role: Role::Core,
+        };
+        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: vec![member] };
         Position {
             cell: CellId(5),
             generation: 1,

@@ -337,7 +337,9 @@ const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kumo_paxos::{CellId, Configuration, Incarnation, Instance, ReplicaId, Round, Schedule};
+    use kumo_paxos::{
+        CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Round, Schedule,
+    };
     use std::future::poll_fn;
 
     fn life() -> Record {
@@ -349,7 +351,13 @@ mod tests {
     }
 
     fn position() -> Position {
-        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: Vec::new() };
+        let member = Member {
+            id: ReplicaId(0),
+            address: ([127, 0, 0, 1], 19700).into(),
+            incarnation: Incarnation(1),
+            role: Role::Core,
+        };
+        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: vec![member] };
         let schedule = Schedule { window: 8, entries: vec![(Instance(1), configuration)] };
         Position { cell: CellId(5), generation: 1, executed: Instance(9), schedule, digest: 3 }
     }
