@@ -38,7 +38,6 @@ pub struct Replica {
     data: Data,
     /// Commands and configurations that wait for an instance.
     queue: VecDeque<Value>,
-    queue_bytes: usize,
     /// Draws nonces: the entropy of the settings, stirred by a count.
     drawn: u64,
     /// When this replica started or last stepped down.
@@ -127,7 +126,6 @@ impl Replica {
             lease,
             data: Data::default(),
             queue: VecDeque::new(),
-            queue_bytes: 0,
             drawn: 0,
             birth: now,
             heard: Round::default(),

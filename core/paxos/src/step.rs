@@ -134,11 +134,6 @@ pub enum Note {
         version: u64,
         members: Vec<Member>,
     },
-    CatchingUp {
-        from: SocketAddr,
-        first: Instance,
-        last: Instance,
-    },
     TakingSnapshot {
         from: SocketAddr,
     },

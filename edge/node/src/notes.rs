@@ -42,9 +42,6 @@ fn write_paxos(note: Note) {
                 .collect();
             info!(version, members = members.join(" "), "configuration changed")
         }
-        Note::CatchingUp { from, first, last } => {
-            info!(%from, first = first.0, last = last.0, "catching up")
-        }
         Note::TakingSnapshot { from } => info!(%from, "taking a snapshot"),
         Note::MajorityForgot { remembering, voters } => error!(
             remembering,

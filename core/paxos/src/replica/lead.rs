@@ -90,7 +90,6 @@ impl Replica {
             return;
         }
         if command.len() <= IN_BAND_MAX {
-            self.queue_bytes += command.len();
             self.queue.push_back(Value::Command(command));
         } else {
             let name = self.data.offer(now, self.settings.incarnation, command.clone());
@@ -123,9 +122,6 @@ impl Replica {
         let data = &self.data;
         let begun = self.agreement.pump(&mut self.queue, |value| data.holds(value), &mut self.records);
         self.fetch_open(now, effects);
-        if self.queue.is_empty() {
-            self.queue_bytes = 0;
-        }
         if !begun.is_empty() {
             self.send_begins(now, &begun, effects);
             self.success_told = self.agreement.log().decided_upto();
@@ -234,7 +230,6 @@ impl Replica {
             effects.push(Effect::Note(Note::SteppedDown(round)));
             self.birth = now;
             self.queue.clear();
-            self.queue_bytes = 0;
             self.data.withdraw();
             self.success_due = None;
             self.proposed = None;

@@ -79,11 +79,6 @@ impl Replica {
         &self.agreement
     }
 
-    /// Commands waiting for an instance, and their bytes.
-    pub fn queued(&self) -> (usize, usize) {
-        (self.queue.len(), self.queue_bytes)
-    }
-
     /// This replica's own hello.
     pub fn hello(&self) -> Hello {
         Hello {

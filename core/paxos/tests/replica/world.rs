@@ -143,7 +143,7 @@ impl World {
             Note::TakingSnapshot { from } => writeln!(self.out, "{id} takes a snapshot from {}", from.port()),
             Note::Stranger(peer) => writeln!(self.out, "{id} sees a stranger: {}", peer.port()),
             Note::Bug(instance) => writeln!(self.out, "{id} says: a bug at {}", instance.0),
-            Note::MasterIs(_) | Note::NoMaster | Note::CatchingUp { .. } | Note::ForeignCell { .. } => Ok(()),
+            Note::MasterIs(_) | Note::NoMaster | Note::ForeignCell { .. } => Ok(()),
         }
         .expect("a string");
     }
