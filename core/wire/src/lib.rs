@@ -10,5 +10,6 @@
 
 mod codec;
 pub mod frame;
+pub mod memcache;
 
 pub use codec::{Malformed, Reader, Wire, read_list, write_list};
