@@ -174,7 +174,9 @@ fn check(greeting: Greeting) -> Result<CellId, String> {
         }
         Greeting::Hello(hello) => match hello.side {
             Side::Replica | Side::Extension => Ok(hello.cell),
-            Side::Client => Err("a client, not a member".to_owned()),
+            Side::Client | Side::Server | Side::Gateway | Side::Tool => {
+                Err("not a member of a cell".to_owned())
+            }
         },
     }
 }

@@ -237,6 +237,10 @@ pub enum Side {
     Replica,
     Extension,
     Client,
+    /// Of the store: a server, a gateway, an operator's tool.
+    Server,
+    Gateway,
+    Tool,
 }
 
 /// "kumocell" as bytes.
@@ -258,7 +262,7 @@ wire_struct!(Report { instance, round, value });
 wire_struct!(Proposal { instance, value });
 wire_struct!(Position { cell, generation, executed, schedule, digest });
 wire_struct!(Hello { magic, version, cell, generation, side, address, incarnation });
-wire_enum!(Side { 1 = Replica, 2 = Extension, 3 = Client });
+wire_enum!(Side { 1 = Replica, 2 = Extension, 3 = Client, 4 = Server, 5 = Gateway, 6 = Tool });
 wire_struct!(Heartbeat {
     age_ms,
     names,

@@ -10,6 +10,11 @@ use std::fmt;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
+impl SessionId {
+    /// No session: the process that hosts the master speaks. The cell issues ids from 1.
+    pub const HOUSE: SessionId = SessionId(0);
+}
+
 /// Milliseconds since 1970 as the master of that moment saw them. Never decreases along the log. For people
 /// to read: nothing is ordered or expired by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

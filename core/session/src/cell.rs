@@ -1,6 +1,7 @@
 //! [`Cell`]: a whole node without IO: agreement, sessions and an application.
 
 use crate::application::{Application, SessionId, UnixMillis};
+use crate::entry::LogEntry;
 use crate::front::{Front, ParkedReads};
 use crate::operator::PendingChange;
 use crate::protocol::{CellMessage, EndReason};
@@ -152,6 +153,7 @@ impl<A: Application> Cell<A> {
             Input::ClientUp(connection) => self.client_up(connection, effects),
             Input::ClientDown(connection) => self.client_down(connection),
             Input::Client(connection, message) => self.client(now, connection, message, effects),
+            Input::House(command) => self.house(now, command),
             Input::Stop => self.stop(now),
         }
         self.turn(now, effects);
@@ -384,6 +386,12 @@ impl<A: Application> Cell<A> {
             // Nobody told this node of renewals before: every session gets one full period.
             self.fresh_since = now;
             self.expiry_at = now;
+        }
+    }
+
+    fn house(&mut self, now: Time, command: Bytes) {
+        if self.reign.is_some() {
+            self.propose(now, LogEntry::House { time: self.wall, command });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::application::{SessionId, UnixMillis};
 use crate::protocol::{Ask, Label};
+use bytes::Bytes;
 use kumo_wire::wire_enum;
 
 /// One command of the agreed sequence. `time` is the proposing master's; executing takes the larger of it
@@ -30,10 +31,17 @@ pub(crate) enum LogEntry {
         session: SessionId,
         seen: u64,
     },
+    /// A command of the house: of no session, put up by the process that hosts the master. It may be lost
+    /// or stand twice in the log; whoever uses it makes its commands so that this does no harm.
+    House {
+        time: UnixMillis,
+        command: Bytes,
+    },
 }
 
 wire_enum!(LogEntry {
     1 = Open { time, token, label },
     2 = Request { time, session, number, acknowledged, unanswered, events_seen, ask },
     3 = Expire { time, session, seen },
+    4 = House { time, command },
 });

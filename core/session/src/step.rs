@@ -28,6 +28,9 @@ pub enum Input {
     ClientUp(ConnectionId),
     ClientDown(ConnectionId),
     Client(ConnectionId, ClientMessage),
+    /// The process that hosts this node wants a command executed, in no session: proposed if this node is
+    /// the master, dropped otherwise. See [`SessionId::HOUSE`].
+    House(Bytes),
     /// A clean end is wanted: hand mastership on.
     Stop,
 }

@@ -126,6 +126,16 @@ impl Table {
                 }
                 Some(Named::Expire(session))
             }
+            LogEntry::House { time, command } => {
+                self.time = self.time.max(time);
+                let entry = self.entry(at, SessionId::HOUSE, 0);
+                let mut outcome = Outcome::default();
+                application.apply(entry, command, &mut outcome);
+                // Nobody waits for it.
+                outcome.reply = None;
+                self.settle(entry, outcome, told);
+                None
+            }
         }
     }
 

@@ -104,8 +104,9 @@ impl Replica {
         if hello.cell != none && mine != none && hello.cell != mine {
             return Err(format!("cell {} is not this cell, {mine}", hello.cell));
         }
-        if hello.side == Side::Client {
-            return Ok(());
+        match hello.side {
+            Side::Client | Side::Server | Side::Gateway | Side::Tool => return Ok(()),
+            Side::Replica | Side::Extension => {}
         }
         if hello.address == self.settings.address {
             return Err(format!("{} is this replica's own address", hello.address));
