@@ -125,7 +125,7 @@ fn named(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 /// Completes on SIGTERM, SIGINT or, if so wanted, at the end of standard input.
-fn stop(at_stdin_eof: bool) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+pub fn stop(at_stdin_eof: bool) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let refused = |error: std::io::Error| Failure::refused(format!("cannot wait for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;

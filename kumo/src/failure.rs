@@ -28,6 +28,10 @@ impl Failure {
         Failure::Line(line.into(), USAGE)
     }
 
+    pub fn unreachable(line: impl Into<String>) -> Failure {
+        Failure::Line(line.into(), UNREACHABLE)
+    }
+
     pub fn not_obtained(line: impl Into<String>) -> Failure {
         Failure::Line(line.into(), NOT_OBTAINED)
     }

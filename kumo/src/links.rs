@@ -11,9 +11,19 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Name {
     Cell,
+    Manager,
+    Server,
+    Gateway,
+    Kumoctl,
 }
 
-const NAMES: &[(&str, Name)] = &[("kumo-cell", Name::Cell)];
+const NAMES: &[(&str, Name)] = &[
+    ("kumo-cell", Name::Cell),
+    ("kumo-manager", Name::Manager),
+    ("kumo-server", Name::Server),
+    ("kumo-gateway", Name::Gateway),
+    ("kumoctl", Name::Kumoctl),
+];
 
 /// Which of its names the binary was called by, if not `kumo`.
 pub fn called_as(arguments: &[OsString]) -> Option<Name> {

@@ -15,6 +15,7 @@ mod man;
 mod output;
 mod queue;
 mod session;
+mod store;
 mod target;
 mod up;
 mod watch;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let result = match links::called_as(&arguments) {
         Some(links::Name::Cell) => daemon::main(&arguments),
+        Some(name) => store::main(name, &arguments),
         None => command(Cli::parse_from(&arguments)),
     };
     match result {

@@ -44,4 +44,12 @@ pub enum NodeError {
     Entropy(io::Error),
     #[error("{0}")]
     Exit(ExitReason),
+    #[error("socket: {0}")]
+    Socket(io::Error),
+    #[error("{0}")]
+    OpenStore(String),
+    #[error("store: {0}")]
+    Store(kumo_cluster::Fault),
+    #[error("{0}")]
+    Refused(String),
 }

@@ -4,6 +4,7 @@
 //! on disk (durable mode) → perform its effects → write to every connection that has something to write, once.
 
 use crate::durable::{Progress, Storage};
+use crate::house::{House, HouseEffect};
 use crate::transport::{Arrivals, Links, ReadyList, Token};
 use crate::{NodeError, clock, notes};
 use kumo_paxos::{ExitReason, Time};
@@ -19,10 +20,12 @@ use tokio::time::{Instant, Sleep};
 use tracing::{error, info, warn};
 
 /// A node: a cell and its sockets and files. All of it lives in one task.
-pub struct Node<A: Application> {
+pub struct Node<A: Application, H: House<A>> {
     cell: Cell<A>,
+    house: H,
+    wanted: Vec<HouseEffect>,
     unit_micros: u64,
-    listener: Option<TcpListener>,
+    listeners: Vec<TcpListener>,
     /// No accepting before this: the process has no file descriptors left.
     accept_after: Time,
     ready: Arc<ReadyList>,
@@ -47,29 +50,32 @@ pub struct Node<A: Application> {
 struct Durable<A: Application> {
     storage: Storage,
     /// Effects of turns whose records are not on disk yet, with the ticket they wait for.
-    held: VecDeque<(u64, Vec<Effect>)>,
+    held: VecDeque<(u64, Vec<Effect>, Vec<HouseEffect>)>,
     held_effects: usize,
     /// The parts still to be written of the snapshot under way.
     parts: Option<Parts<A>>,
 }
 
-impl<A: Application> Node<A> {
+impl<A: Application, H: House<A>> Node<A, H> {
     pub fn new(
         cell: Cell<A>,
-        listener: TcpListener,
+        house: H,
+        listeners: Vec<TcpListener>,
         storage: Option<Storage>,
         unit_micros: u64,
         own: std::net::SocketAddr,
         noise: u64,
-    ) -> Node<A> {
+    ) -> Node<A, H> {
         let ready = Arc::new(ReadyList::default());
         Node {
             cell,
+            house,
+            wanted: Vec::new(),
             unit_micros,
-            listener: Some(listener),
+            listeners,
             accept_after: Time::default(),
             tokens: VecDeque::new(),
-            arrivals: Arrivals::new(ready.clone()),
+            arrivals: Arrivals::new(ready.clone(), H::OPEN),
             links: Links::new(ready.clone(), own, unit_micros, noise),
             ready,
             // The first step: a cell may want something done before anything happens to it.
@@ -110,6 +116,7 @@ impl<A: Application> Node<A> {
         let now = clock::now();
         self.expire(now);
         self.step(now);
+        self.house_turn(now);
         self.dispatch(now);
         self.poll_disk(now, context);
         self.links.flush(now, &mut self.inputs);
@@ -127,20 +134,25 @@ impl<A: Application> Node<A> {
 
     fn begin_stop(&mut self) {
         info!("stopping");
-        self.listener = None;
+        self.listeners.clear();
         self.inputs.push(Input::Stop);
         self.stopping_until = Some(clock::now().plus_micros(self.unit_micros));
     }
 
     /// Takes connections in, a bounded number per turn.
     fn accept(&mut self, context: &mut Context) {
-        let Some(listener) = &self.listener else { return };
+        for number in 0..self.listeners.len() {
+            self.accept_on(number, context);
+        }
+    }
+
+    fn accept_on(&mut self, number: usize, context: &mut Context) {
         for _ in 0..ACCEPTS_PER_TURN {
             let now = clock::now();
             if now < self.accept_after {
                 return;
             }
-            match listener.poll_accept(context) {
+            match self.listeners[number].poll_accept(context) {
                 Poll::Pending => return,
                 Poll::Ready(Ok((stream, from))) => self.arrivals.accept(now, stream, from),
                 Poll::Ready(Err(error)) => {
@@ -204,9 +216,43 @@ impl<A: Application> Node<A> {
         }
     }
 
+    /// The house looks at what the cell has become. What it says waits for the disk as everything else does: what
+    /// it speaks of was executed here, perhaps with this node's own vote that is not on disk yet.
+    fn house_turn(&mut self, now: Time) {
+        self.house.turn(now, &mut self.arrivals.porch.arrived, &self.cell, &mut self.wanted);
+        let mut proposed = Vec::new();
+        self.wanted.retain(|effect| match effect {
+            HouseEffect::Send(..) | HouseEffect::Hangup(_) => true,
+            HouseEffect::Propose(command) => {
+                proposed.push(command.clone());
+                false
+            }
+        });
+        for command in proposed {
+            self.cell.step(now, Input::House(command), &mut self.effects);
+        }
+    }
+
+    fn perform_house(&mut self, now: Time, wanted: &mut Vec<HouseEffect>) {
+        for effect in wanted.drain(..) {
+            match effect {
+                HouseEffect::Send(id, body) => self.arrivals.send_body(id, &body, &mut self.inputs),
+                HouseEffect::Hangup(id) => self.arrivals.hang_up(now, id, &mut self.inputs),
+                // Put up for agreement already.
+                HouseEffect::Propose(_) => {}
+            }
+        }
+    }
+
     /// Performs a turn's effects, or in durable mode holds them until its records are on disk.
     fn dispatch(&mut self, now: Time) {
-        let Some(durable) = &mut self.durable else { return self.perform(now, None) };
+        let mut wanted = std::mem::take(&mut self.wanted);
+        let Some(durable) = &mut self.durable else {
+            self.perform(now, None);
+            self.perform_house(now, &mut wanted);
+            self.wanted = wanted;
+            return;
+        };
         let mut others = Vec::new();
         for effect in self.effects.drain(..) {
             match effect {
@@ -223,13 +269,14 @@ impl<A: Application> Node<A> {
         }
         let ticket = durable.storage.seal();
         if durable.held.is_empty() && durable.storage.is_safe(ticket) {
-            return self.perform(now, Some(others));
+            self.perform(now, Some(others));
+            return self.perform_house(now, &mut wanted);
         }
-        if others.is_empty() {
+        if others.is_empty() && wanted.is_empty() {
             return;
         }
         durable.held_effects += others.len();
-        durable.held.push_back((ticket, others));
+        durable.held.push_back((ticket, others, wanted));
         if durable.held_effects > HELD_EFFECTS_MAX {
             self.arrivals.hold_clients(true);
         }
@@ -312,14 +359,15 @@ impl<A: Application> Node<A> {
     /// Performs the effects whose records are on disk by now.
     fn release(&mut self, now: Time, ticket: u64) {
         while let Some(durable) = &mut self.durable
-            && durable.held.front().is_some_and(|&(wanted, _)| wanted <= ticket)
-            && let Some((_, effects)) = durable.held.pop_front()
+            && durable.held.front().is_some_and(|&(waits_for, ..)| waits_for <= ticket)
+            && let Some((_, effects, mut wanted)) = durable.held.pop_front()
         {
             durable.held_effects -= effects.len();
             if durable.held_effects <= HELD_EFFECTS_MAX / 2 {
                 self.arrivals.hold_clients(false);
             }
             self.perform(now, Some(effects));
+            self.perform_house(now, &mut wanted);
         }
     }
 
@@ -353,6 +401,7 @@ impl<A: Application> Node<A> {
         let accept = Some(self.accept_after).filter(|&after| after > now);
         let wanted = [
             self.cell.deadline(),
+            self.house.deadline(),
             self.links.deadline(),
             self.arrivals.deadline(),
             accept,

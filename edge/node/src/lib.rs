@@ -23,10 +23,16 @@ mod config;
 mod drive;
 mod durable;
 mod entropy;
+mod house;
+mod hub;
 pub mod log;
 mod notes;
+mod pair;
+mod post;
 mod start;
+pub mod store;
 mod transport;
 
 pub use config::{NodeConfig, NodeError};
-pub use start::{run, run_on};
+pub use entropy::draw as random;
+pub use start::{run, run_manager, run_on};

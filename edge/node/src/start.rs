@@ -2,10 +2,14 @@
 
 use crate::drive::Node;
 use crate::durable::{Memory, Storage};
+use crate::house::{House, NoHouse};
+use crate::pair::Pair;
+use crate::store::ManagerHouse;
 use crate::{NodeConfig, NodeError, clock, entropy};
+use kumo_cluster::{Manager, ManagerSettings};
 use kumo_paxos::{Incarnation, Settings};
 use kumo_pfs::Pfs;
-use kumo_session::{Cell, CellSettings};
+use kumo_session::{Application, Cell, CellSettings};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -30,15 +34,40 @@ pub async fn run_on(
     config: NodeConfig,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
+    run_with::<Pfs, NoHouse>(vec![listener], config, NoHouse, stop).await
+}
+
+/// Runs a manager: a node of a cell with the store's manager beside it. `control`: a second socket for tools.
+pub async fn run_manager(
+    listener: TcpListener,
+    control: Option<TcpListener>,
+    config: NodeConfig,
+    settings: ManagerSettings,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let house = ManagerHouse::new(Manager::new(settings, clock::now()));
+    let listeners = std::iter::once(listener).chain(control).collect();
+    run_with::<Pair, ManagerHouse>(listeners, config, house, stop).await
+}
+
+async fn run_with<A: Application + Default, H: House<A>>(
+    listeners: Vec<TcpListener>,
+    config: NodeConfig,
+    house: H,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
     let address = config.listen;
     let fault = |error| NodeError::Listen { address, error };
-    listener.set_nonblocking(true).map_err(fault)?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(fault)?;
-    let (cell, storage) = remember(&config)?;
+    let mut sockets = Vec::new();
+    for listener in listeners {
+        listener.set_nonblocking(true).map_err(fault)?;
+        sockets.push(tokio::net::TcpListener::from_std(listener).map_err(fault)?);
+    }
+    let (cell, storage) = remember::<A>(&config)?;
     info!(%address, durable = storage.is_some(), "listening");
     let unit_micros = unit_micros(&config);
     let noise = entropy::draw()? as u64;
-    Node::new(cell, listener, storage, unit_micros, address, noise).run(stop).await
+    Node::new(cell, house, sockets, storage, unit_micros, address, noise).run(stop).await
 }
 
 /// Binds the address in a way that a restart need not wait for old connections to fade.
@@ -50,7 +79,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, NodeError> {
 }
 
 /// The cell with the memory of its earlier life, or a new one.
-fn remember(config: &NodeConfig) -> Result<(Cell<Pfs>, Option<Storage>), NodeError> {
+fn remember<A: Application + Default>(config: &NodeConfig) -> Result<(Cell<A>, Option<Storage>), NodeError> {
     let Some(path) = &config.data else {
         let incarnation = Incarnation(entropy::draw()?);
         return Ok((new_cell(config, incarnation)?, None));
@@ -67,19 +96,22 @@ fn remember(config: &NodeConfig) -> Result<(Cell<Pfs>, Option<Storage>), NodeErr
     Ok((new_cell(config, incarnation)?, Some(storage)))
 }
 
-fn new_cell(config: &NodeConfig, incarnation: Incarnation) -> Result<Cell<Pfs>, NodeError> {
+fn new_cell<A: Application + Default>(
+    config: &NodeConfig,
+    incarnation: Incarnation,
+) -> Result<Cell<A>, NodeError> {
     info!(%incarnation, "new incarnation");
-    Ok(Cell::new(settings(config, incarnation)?, cell_settings(config), Pfs::default(), clock::now()))
+    Ok(Cell::new(settings(config, incarnation)?, cell_settings(config), A::default(), clock::now()))
 }
 
-fn recovered_cell(
+fn recovered_cell<A: Application + Default>(
     config: &NodeConfig,
     memory: Memory,
-) -> Result<Result<Cell<Pfs>, kumo_wire::Malformed>, NodeError> {
+) -> Result<Result<Cell<A>, kumo_wire::Malformed>, NodeError> {
     let Memory { incarnation, snapshot, records } = memory;
     info!(%incarnation, records = records.len(), "memory read back");
     let settings = settings(config, incarnation)?;
-    Ok(Cell::recover(settings, cell_settings(config), Pfs::default(), snapshot, records, clock::now()))
+    Ok(Cell::recover(settings, cell_settings(config), A::default(), snapshot, records, clock::now()))
 }
 
 fn settings(config: &NodeConfig, incarnation: Incarnation) -> Result<Settings, NodeError> {

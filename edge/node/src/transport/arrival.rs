@@ -4,6 +4,8 @@ use super::greeting;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::ready::Signal;
+use crate::house::HouseInput;
+use bytes::Bytes;
 use kumo_paxos::{Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Side};
 use kumo_session::{
     Application, CLIENT_FRAME_BYTES_MAX, Cell, CellMessage, ClientMessage, ConnectionId, Greeting, Input,
@@ -43,6 +45,8 @@ pub enum Stage {
         incarnation: Incarnation,
     },
     Client,
+    /// Of the store: a server, a gateway, a tool.
+    House,
     /// To be closed after what was sent to it.
     Leaving,
     /// All is sent. What still arrives is thrown away: closing on unread bytes would reset the connection, and the
@@ -87,6 +91,7 @@ impl Arrival {
         id: ConnectionId,
         cell: &Cell<A>,
         inputs: &mut Vec<Input>,
+        house: &mut Porch,
     ) -> Result<usize, Ending> {
         if self.outbox.len() > OUT_BYTES_PAUSE {
             self.paused = true;
@@ -95,7 +100,7 @@ impl Arrival {
         let mut frames = 0;
         let mut bytes = 0;
         loop {
-            while self.frame(id, cell, inputs)? {
+            while self.frame(id, cell, inputs, house)? {
                 frames += 1;
                 if frames == self.frames_per_turn() {
                     self.signal.raise();
@@ -121,11 +126,20 @@ impl Arrival {
         id: ConnectionId,
         cell: &Cell<A>,
         inputs: &mut Vec<Input>,
+        house: &mut Porch,
     ) -> Result<bool, Ending> {
         match self.stage {
-            Stage::Greeting => self.greet(id, cell, inputs),
+            Stage::Greeting => self.greet(id, cell, inputs, house),
             Stage::Replica { address, incarnation } => self.replica_frame(address, incarnation, inputs),
             Stage::Client => self.client_frame(id, inputs),
+            Stage::House => {
+                let malformed = |error| Ending::Refused(format!("bad message: {error}"));
+                let Some(body) = self.inbox.take(HOUSE_FRAME_BYTES_MAX).map_err(malformed)? else {
+                    return Ok(false);
+                };
+                house.arrived.push(HouseInput::Frame(id, body));
+                Ok(true)
+            }
             Stage::Leaving | Stage::Lingering => {
                 self.inbox.discard();
                 Ok(false)
@@ -138,6 +152,7 @@ impl Arrival {
         id: ConnectionId,
         cell: &Cell<A>,
         inputs: &mut Vec<Input>,
+        house: &mut Porch,
     ) -> Result<bool, Ending> {
         let hello = match greeting::take(&mut self.inbox).map_err(Ending::Refused)? {
             None => return Ok(false),
@@ -147,12 +162,16 @@ impl Arrival {
             }
         };
         greeting::judge(&hello, cell).map_err(Ending::Refused)?;
+        let of_store = matches!(hello.side, Side::Server | Side::Gateway | Side::Tool);
+        if of_store && !house.open {
+            return Err(Ending::Refused("this cell manages no store".to_owned()));
+        }
         self.outbox.put(&Greeting::Hello(cell.hello()));
-        self.welcome(id, &hello, inputs);
+        self.welcome(id, &hello, inputs, house);
         Ok(true)
     }
 
-    fn welcome(&mut self, id: ConnectionId, hello: &Hello, inputs: &mut Vec<Input>) {
+    fn welcome(&mut self, id: ConnectionId, hello: &Hello, inputs: &mut Vec<Input>, house: &mut Porch) {
         self.stage = match hello.side {
             Side::Replica | Side::Extension => {
                 Stage::Replica { address: hello.address, incarnation: hello.incarnation }
@@ -160,6 +179,10 @@ impl Arrival {
             Side::Client => {
                 inputs.push(Input::ClientUp(id));
                 Stage::Client
+            }
+            Side::Server | Side::Gateway | Side::Tool => {
+                house.arrived.push(HouseInput::Up(id, hello.clone()));
+                Stage::House
             }
         };
     }
@@ -199,13 +222,23 @@ impl Arrival {
         true
     }
 
+    /// As [`Arrival::send`], for one of the house; the body of a frame is made already.
+    #[must_use]
+    pub fn send_body(&mut self, body: &Bytes) -> bool {
+        if self.outbox.len() > OUT_BYTES_MAX {
+            return false;
+        }
+        self.outbox.put_body(body);
+        true
+    }
+
     /// Tells the other side why this is the end, in the words it understands at this stage.
     pub fn refuse(&mut self, reason: String) {
         match self.stage {
             Stage::Greeting => self.outbox.put(&Greeting::Refused { reason }),
             Stage::Client => self.outbox.put(&CellMessage::Refused { reason }),
             // A replica does not read on this connection.
-            Stage::Replica { .. } | Stage::Leaving | Stage::Lingering => {}
+            Stage::Replica { .. } | Stage::House | Stage::Leaving | Stage::Lingering => {}
         }
         self.stage = Stage::Leaving;
     }
@@ -229,7 +262,9 @@ impl Arrival {
     fn frames_per_turn(&self) -> usize {
         match self.stage {
             Stage::Replica { .. } => REPLICA_FRAMES_PER_TURN,
-            Stage::Greeting | Stage::Client | Stage::Leaving | Stage::Lingering => FRAMES_PER_TURN,
+            Stage::Greeting | Stage::Client | Stage::House | Stage::Leaving | Stage::Lingering => {
+                FRAMES_PER_TURN
+            }
         }
     }
 
@@ -237,6 +272,17 @@ impl Arrival {
         !self.outbox.is_empty()
     }
 }
+
+/// What the house's connections bring, until it looks.
+#[derive(Debug, Default)]
+pub struct Porch {
+    /// There is a house.
+    pub open: bool,
+    pub arrived: Vec<HouseInput>,
+}
+
+/// The largest frame of a server, gateway or tool to a manager: a space of the largest cluster, with room.
+const HOUSE_FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// Frames and bytes taken from one connection before the others have their turn.
 const FRAMES_PER_TURN: usize = 32;

@@ -1,8 +1,10 @@
 //! [`Arrivals`]: all connections that others opened.
 
-use super::arrival::{Arrival, Ending, Stage};
+use super::arrival::{Arrival, Ending, Porch, Stage};
 use super::ready::{ReadyList, Signal, Token};
 use super::socket;
+use crate::house::HouseInput;
+use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::{Application, Cell, CellMessage, ConnectionId, Input};
 use std::collections::VecDeque;
@@ -24,6 +26,7 @@ pub struct Arrivals {
     lingering_until: VecDeque<(Time, ConnectionId)>,
     /// Clients not read because the node is behind.
     held: Option<Vec<ConnectionId>>,
+    pub porch: Porch,
 }
 
 /// A connection's number is its slot and how often that slot was used, so it is never used again.
@@ -33,7 +36,8 @@ struct Slot {
 }
 
 impl Arrivals {
-    pub fn new(ready: Arc<ReadyList>) -> Arrivals {
+    /// `house`: connections of the store are taken in.
+    pub fn new(ready: Arc<ReadyList>, house: bool) -> Arrivals {
         Arrivals {
             ready,
             slots: Vec::new(),
@@ -43,6 +47,7 @@ impl Arrivals {
             greeting_until: VecDeque::new(),
             lingering_until: VecDeque::new(),
             held: None,
+            porch: Porch { open: house, arrived: Vec::new() },
         }
     }
 
@@ -96,9 +101,11 @@ impl Arrivals {
             self.touch(id);
             return (0, None);
         }
+        let mut porch = std::mem::take(&mut self.porch);
         let arrival = self.get_mut(id).expect("found just now");
-        let read = arrival.read(id, cell, inputs);
+        let read = arrival.read(id, cell, inputs, &mut porch);
         let stage = arrival.stage;
+        self.porch = porch;
         self.touch(id);
         let bytes = match read {
             Ok(bytes) => bytes,
@@ -130,6 +137,20 @@ impl Arrivals {
             return self.touch(id);
         }
         warn!(%from, "client does not read its replies: cut off");
+        self.close(id, inputs);
+    }
+
+    /// Sends to one of the house.
+    pub fn send_body(&mut self, id: ConnectionId, body: &Bytes, inputs: &mut Vec<Input>) {
+        let Some(arrival) = self.get_mut(id) else { return };
+        if arrival.stage != Stage::House {
+            return;
+        }
+        let from = arrival.from;
+        if arrival.send_body(body) {
+            return self.touch(id);
+        }
+        warn!(%from, "a node of the store does not read: cut off");
         self.close(id, inputs);
     }
 
@@ -209,10 +230,12 @@ impl Arrivals {
         self.lingering_until.push_back((now.plus_micros(LINGER_MICROS), id));
     }
 
-    /// Tells the cell that a client is gone, if this was one.
+    /// Tells whom it concerns that a connection is gone.
     fn leave(&mut self, id: ConnectionId, inputs: &mut Vec<Input>) {
-        if self.get(id).is_some_and(|arrival| arrival.stage == Stage::Client) {
-            inputs.push(Input::ClientDown(id));
+        match self.get(id).map(|arrival| arrival.stage) {
+            Some(Stage::Client) => inputs.push(Input::ClientDown(id)),
+            Some(Stage::House) => self.porch.arrived.push(HouseInput::Down(id)),
+            None | Some(Stage::Greeting | Stage::Replica { .. } | Stage::Leaving | Stage::Lingering) => {}
         }
     }
 

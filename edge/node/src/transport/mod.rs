@@ -21,4 +21,5 @@ mod socket;
 
 pub use arrivals::Arrivals;
 pub use links::Links;
-pub use ready::{ReadyList, Token};
+pub use ready::{ReadyList, Signal, Token};
+pub use socket::prepare;

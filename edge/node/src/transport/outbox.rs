@@ -1,7 +1,7 @@
 //! What waits to be written: [`Outbox`] for one connection, and [`Lanes`] for a link where bulk must not hold up
 //! heartbeats.
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use kumo_wire::{Wire, frame};
 use std::collections::VecDeque;
 use std::io;
@@ -19,6 +19,12 @@ pub struct Outbox {
 impl Outbox {
     pub fn put<T: Wire>(&mut self, value: &T) {
         frame::put(value, &mut self.buffer);
+    }
+
+    /// A frame whose body is made already.
+    pub fn put_body(&mut self, body: &[u8]) {
+        self.buffer.put_u32_le(body.len() as u32);
+        self.buffer.put_slice(body);
     }
 
     pub fn len(&self) -> usize {

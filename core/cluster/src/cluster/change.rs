@@ -1,0 +1,345 @@
+//! How one space follows another: the rules of fault, return, replace, switch and rebuild.
+
+use super::authority::{all_led, authorities};
+use super::command::Objection;
+use super::draft::Draft;
+use super::state::{Cluster, GATEWAYS_MAX};
+use crate::{GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, ServerId, Space, Table};
+use kumo_session::{Entry, GENERATION_SHIFT, numbered};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+impl Cluster {
+    /// The lives that are lost keep their places, and are skipped. Who had come back to lead what it was the last
+    /// owner of keeps its order: of anything else it has only what came since, and must not outrank who was lost
+    /// there after it.
+    pub(super) fn fault(&mut self, entry: Entry, servers: &[ServerId]) -> Result<(), Objection> {
+        let mut draft = Draft::of(&self.space);
+        let mut faults = self.faults;
+        for server in servers {
+            let Some(state) = draft.members.get_mut(server) else { continue };
+            *state = match *state {
+                MemberState::Active => {
+                    faults += 1;
+                    MemberState::Fault { order: faults }
+                }
+                MemberState::Returned { order } | MemberState::Fault { order } => {
+                    MemberState::Fault { order }
+                }
+            };
+            draft.old.remove(server);
+        }
+        self.faults = faults;
+        self.make_if_changed(entry, draft)
+    }
+
+    /// All or none: the list was made from one space.
+    pub(super) fn bring_back(
+        &mut self,
+        entry: Entry,
+        servers: &[(ServerId, Incarnation)],
+    ) -> Result<(), Objection> {
+        let table = Table::new(&self.space);
+        let wanted: BTreeSet<ServerId> =
+            authorities(&self.space, &table).into_iter().map(|index| self.space.server(index)).collect();
+        let mut draft = Draft::of(&self.space);
+        for &(before, incarnation) in servers {
+            let after = ServerId { address: before.address, incarnation };
+            let Some(&MemberState::Fault { order }) = draft.members.get(&before) else {
+                return Err(Objection::NoSuchServer);
+            };
+            let elsewhere = draft.writer_at(before.address).is_some_and(|writer| writer != before);
+            if !wanted.contains(&before) || draft.members.contains_key(&after) || elsewhere {
+                return Err(Objection::Nothing);
+            }
+            draft.whs_changed |= draft.whs.contains(&before);
+            draft.rename(before, after, MemberState::Returned { order });
+            draft.ids_lost = true;
+        }
+        self.make_if_changed(entry, draft)
+    }
+
+    pub(super) fn want(&mut self, attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Result<(), Objection> {
+        let mut attach_wanted = self.attach_wanted.clone();
+        let mut detach_wanted = self.detach_wanted.clone();
+        for address in attach {
+            detach_wanted.remove(&address);
+            attach_wanted.insert(address);
+        }
+        for address in detach {
+            attach_wanted.remove(&address);
+            let attached = self.space.rhs.iter().any(|&index| self.space.member(index).address == address);
+            if attached {
+                detach_wanted.insert(address);
+            }
+        }
+        if attach_wanted.len() > MEMBERS_MAX {
+            return Err(Objection::TooManyServers);
+        }
+        if (&attach_wanted, &detach_wanted) == (&self.attach_wanted, &self.detach_wanted) {
+            return Err(Objection::Nothing);
+        }
+        self.attach_wanted = attach_wanted;
+        self.detach_wanted = detach_wanted;
+        Ok(())
+    }
+
+    /// A new ring to write to; or, when there was none, the first one: nothing can be stored yet, and nothing has
+    /// to be copied.
+    pub(super) fn replace(
+        &mut self,
+        entry: Entry,
+        attach: &[ServerId],
+        detach: Vec<SocketAddr>,
+        accept_loss: bool,
+    ) -> Result<(), Objection> {
+        self.may_begin()?;
+        let first = self.space.rhs.is_empty();
+        let draft = self.rearranged(attach, &detach)?;
+        let returned = draft.whs.iter().any(|id| matches!(draft.members[id], MemberState::Returned { .. }));
+        if draft.whs == draft.rhs && !returned {
+            return Err(Objection::Nothing);
+        }
+        let mut draft = Draft { whs_changed: true, job: Some(NEW_JOB), ..draft };
+        if first {
+            draft.rhs = draft.whs.clone();
+            draft.job = None;
+        } else {
+            self.may_go_over(&draft, accept_loss)?;
+        }
+        for server in attach {
+            self.attach_wanted.remove(&server.address);
+        }
+        self.detach_wanted.clear();
+        self.accept_loss = accept_loss && !first;
+        self.make(entry, draft);
+        Ok(())
+    }
+
+    /// The space with another ring to write to: without who leaves, and with new lives in the place of lost ones.
+    fn rearranged(&self, attach: &[ServerId], detach: &[SocketAddr]) -> Result<Draft, Objection> {
+        let mut draft = Draft::of(&self.space);
+        for &address in detach {
+            draft.writer_at(address).ok_or(Objection::NoSuchServer)?;
+        }
+        draft.whs.retain(|server| {
+            !detach.contains(&server.address) && !self.detach_wanted.contains(&server.address)
+        });
+        for &server in attach {
+            match draft.writer_at(server.address) {
+                // Also someone named twice, and a member that is there in this very life.
+                Some(there) if draft.acts(&there) && there != server => return Err(Objection::StillActing),
+                Some(there) if there == server => return Err(Objection::AddressTwice),
+                Some(lost) => {
+                    draft.whs.remove(&lost);
+                }
+                None => {}
+            }
+            if draft.members.contains_key(&server) {
+                return Err(Objection::AddressTwice);
+            }
+            draft.members.insert(server, MemberState::Active);
+            draft.whs.insert(server);
+        }
+        if draft.members.len() > MEMBERS_MAX {
+            return Err(Objection::TooManyServers);
+        }
+        if draft.whs.is_empty() {
+            return Err(Objection::NoTaker);
+        }
+        Ok(draft)
+    }
+
+    pub(super) fn full_replace(&mut self, entry: Entry) -> Result<(), Objection> {
+        self.may_begin()?;
+        if self.space.rhs.is_empty() {
+            return Err(Objection::Nothing);
+        }
+        let job = Some(Job { full: true, ..NEW_JOB });
+        let draft = Draft { whs_changed: true, job, ..Draft::of(&self.space) };
+        self.accept_loss = false;
+        self.make(entry, draft);
+        Ok(())
+    }
+
+    /// Whether nothing but the copies stands between now and the switch.
+    pub fn may_switch(&self) -> Result<(), Objection> {
+        let job = self.space.job.ok_or(Objection::NoJob)?;
+        if job.paused {
+            return Err(Objection::Paused);
+        }
+        if job.full {
+            return Ok(());
+        }
+        self.may_go_over(&Draft::of(&self.space), self.accept_loss)
+    }
+
+    pub(super) fn switch(&mut self, entry: Entry) -> Result<(), Objection> {
+        self.may_switch()?;
+        let mut draft = Draft::of(&self.space);
+        if self.space.job.is_some_and(|job| job.full) {
+            draft.job = None;
+        } else {
+            // Nobody remembers what the lost owners had executed.
+            draft.ids_lost = self.accept_loss && !all_led(&Table::new(&self.space));
+            draft.switch();
+        }
+        self.accept_loss = false;
+        self.make(entry, draft);
+        Ok(())
+    }
+
+    pub(super) fn cleared(&mut self, entry: Entry) -> Result<(), Objection> {
+        if self.space.old.is_empty() {
+            return Err(Objection::Nothing);
+        }
+        let draft = Draft { old: BTreeSet::new(), ..Draft::of(&self.space) };
+        self.make(entry, draft);
+        Ok(())
+    }
+
+    pub(super) fn cancel_job(&mut self, entry: Entry) -> Result<(), Objection> {
+        if self.space.job.is_none() {
+            return Err(Objection::NoJob);
+        }
+        let mut draft = Draft { job: None, whs_changed: true, ..Draft::of(&self.space) };
+        draft.whs = draft.rhs.clone();
+        self.accept_loss = false;
+        self.make(entry, draft);
+        Ok(())
+    }
+
+    pub(super) fn change_job(&mut self, entry: Entry, change: impl Fn(&mut Job)) -> Result<(), Objection> {
+        let mut draft = Draft::of(&self.space);
+        change(draft.job.as_mut().ok_or(Objection::NoJob)?);
+        self.make_if_changed(entry, draft)
+    }
+
+    pub(super) fn register(&mut self, entry: Entry, nonce: u128) -> Result<(), Objection> {
+        if self.nonces.contains_key(&nonce) {
+            return Ok(());
+        }
+        if self.gateways.len() >= GATEWAYS_MAX {
+            return Err(Objection::TooManyGateways);
+        }
+        let gateway = GatewayId((self.gateway_last.0 + 1).max(numbered(entry.generation, 1)));
+        self.gateway_last = gateway;
+        self.gateways.insert(gateway, nonce);
+        self.nonces.insert(nonce, gateway);
+        Ok(())
+    }
+
+    pub(super) fn expire_gateways(&mut self, entry: Entry, gone: &[GatewayId]) -> Result<(), Objection> {
+        let mut floor = self.space.gateway_floor;
+        let mut found = false;
+        for gateway in gone {
+            let Some(nonce) = self.gateways.remove(gateway) else { continue };
+            self.nonces.remove(&nonce);
+            floor = floor.max(GatewayId(gateway.0 + 1));
+            found = true;
+        }
+        if !found {
+            return Err(Objection::Nothing);
+        }
+        self.space.gateway_floor = floor;
+        self.space.gateways = self.gateways.range(..floor).map(|(&id, _)| id).collect();
+        self.make(entry, Draft::of(&self.space));
+        Ok(())
+    }
+
+    /// The number goes on above the one that the servers know. All gateways of either cell are expired, by a floor
+    /// that begins a generation above any id the earlier cell can have issued.
+    pub(super) fn rebuild(&mut self, entry: Entry, space: Space) -> Result<(), Objection> {
+        if !self.space.members.is_empty() || space.members.is_empty() {
+            return Err(Objection::NotEmpty);
+        }
+        let faults = space.members.iter().map(|member| order(member.state)).max().unwrap_or(0);
+        let numbers = space.number.0.max(faults);
+        if !space.well_formed() || numbers >= REBUILD_NUMBERS_MAX {
+            return Err(Objection::BadSpace);
+        }
+        let generation = (space.number.0.max(self.gateway_last.0) >> GENERATION_SHIFT) as u32 + 1;
+        let floor = GatewayId(numbered(generation, 1));
+        let before = self.clone();
+        let number = space.number.max(self.space.number);
+        self.space = Space { number, gateway_floor: floor, gateways: Vec::new(), ..space };
+        self.faults = faults;
+        self.gateways.clear();
+        self.nonces.clear();
+        self.gateway_last = GatewayId(floor.0 - 1);
+        self.make(entry, Draft::of(&self.space));
+        if self.broken_rule().is_some() {
+            *self = before;
+            return Err(Objection::BadSpace);
+        }
+        Ok(())
+    }
+
+    fn may_begin(&self) -> Result<(), Objection> {
+        if self.space.job.is_some() {
+            return Err(Objection::JobRuns);
+        }
+        if !self.space.settled() {
+            return Err(Objection::Unsettled);
+        }
+        Ok(())
+    }
+
+    /// Every arc has someone to copy from, unless the loss is accepted, and an acting server to go to. Otherwise
+    /// a server without the data would be taken for the last owner.
+    fn may_go_over(&self, draft: &Draft, accept_loss: bool) -> Result<(), Objection> {
+        if !accept_loss && !all_led(&Table::new(&self.space)) {
+            return Err(Objection::OwnersLost);
+        }
+        let mut after = draft.clone();
+        after.switch();
+        if !all_led(&Table::new(&after.seal(self.space.number, self.space.clock))) {
+            return Err(Objection::NoTaker);
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, entry: Entry, draft: Draft) {
+        let (number, clock) = self.next(entry);
+        self.space = draft.seal(number, clock);
+    }
+
+    fn make_if_changed(&mut self, entry: Entry, draft: Draft) -> Result<(), Objection> {
+        let same = draft.clone().seal(self.space.number, self.space.clock) == self.space;
+        if same {
+            return Err(Objection::Nothing);
+        }
+        self.make(entry, draft);
+        Ok(())
+    }
+}
+
+/// A space and its number, to compare with what follows.
+pub(super) struct Changed {
+    before: Space,
+}
+
+impl Changed {
+    pub fn before(space: &Space) -> Changed {
+        Changed { before: space.clone() }
+    }
+
+    /// Another space has a greater number, and the same number is the same space.
+    pub fn check(&self, after: &Space) {
+        if *after != self.before {
+            assert!(after.number > self.before.number, "{} follows {}", after.number, self.before.number);
+        }
+    }
+}
+
+fn order(state: MemberState) -> u64 {
+    match state {
+        MemberState::Active => 0,
+        MemberState::Fault { order } | MemberState::Returned { order } => order,
+    }
+}
+
+/// Numbers in a space to rebuild from are below, so that those that follow do not run out.
+const REBUILD_NUMBERS_MAX: u64 = 1 << 63;
+
+const NEW_JOB: Job = Job { full: false, paused: false, rate: 0 };

@@ -1,0 +1,359 @@
+//! [`Desk`]: operators' requests, each answered when its effect is seen in what was executed, or when it cannot have one.
+
+use super::orders::Hindrance;
+use super::plan::plan;
+use super::reign::{Topic, acts};
+use super::state::Manager;
+use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat};
+use crate::{
+    Cluster, Command, ManagerEffect, Message, Objection, Order, ServerId, Space, SpaceNumber, Usage,
+};
+use kumo_paxos::Time;
+use kumo_session::ConnectionId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Who waits for what.
+#[derive(Default)]
+pub(super) struct Desk {
+    waiting: Vec<Waiting>,
+    backup: Option<Backup>,
+    /// The newest space that a server offered while someone wants to rebuild.
+    offered: Option<Space>,
+    asked_for_space: Option<Time>,
+}
+
+struct Waiting {
+    connection: ConnectionId,
+    request: ControlRequest,
+    since: Time,
+    /// Put up as this.
+    ordered: Option<Ordered>,
+}
+
+/// An order put up in a term of ours.
+struct Ordered {
+    term: u64,
+    ticket: u64,
+    order: Order,
+}
+
+/// A backup under way, and who asked for it.
+struct Backup {
+    connection: ConnectionId,
+    suffix: String,
+    /// None: not heard from yet.
+    results: BTreeMap<ServerId, Option<BackupResult>>,
+    until: Time,
+}
+
+impl Desk {
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.backup.is_none()
+    }
+
+    /// Some order that we wait for was executed.
+    pub fn has_answer(&self, cluster: &Cluster) -> bool {
+        let ordered = self.waiting.iter().filter_map(|waiting| waiting.ordered.as_ref());
+        ordered.into_iter().any(|ordered| ordered.answer(cluster).is_some())
+    }
+
+    /// We do not lead any more: whoever does is to be asked.
+    pub fn hand_over(&mut self, master: Option<SocketAddr>, effects: &mut Vec<ManagerEffect>) {
+        let backup = self.backup.take().map(|backup| backup.connection);
+        for connection in self.waiting.drain(..).map(|waiting| waiting.connection).chain(backup) {
+            effects.push(ManagerEffect::Answer(connection, ControlAnswer::Master(master)));
+        }
+    }
+
+    /// Nobody waits for answers on this connection any more, and no server there writes a backup.
+    pub fn down(&mut self, connection: ConnectionId, server: Option<ServerId>) {
+        self.waiting.retain(|waiting| waiting.connection != connection);
+        self.backup = self.backup.take().filter(|backup| backup.connection != connection);
+        if let (Some(backup), Some(server)) = (&mut self.backup, server) {
+            backup.record(server, None, Some("the server was lost".to_owned()));
+        }
+    }
+
+    pub fn offered(&mut self, space: Space) {
+        let rebuilding = self.waiting.iter().any(|waiting| waiting.request == ControlRequest::Rebuild);
+        let newest = self.offered.as_ref().is_none_or(|before| before.number < space.number);
+        if rebuilding && newest {
+            self.offered = Some(space);
+        }
+    }
+
+    pub fn backed_up(&mut self, server: ServerId, suffix: &str, path: Option<String>, error: Option<String>) {
+        if let Some(backup) = self.backup.as_mut().filter(|backup| backup.suffix == suffix) {
+            backup.record(server, path, error);
+        }
+    }
+}
+
+impl Ordered {
+    fn answer(&self, cluster: &Cluster) -> Option<Result<(), Objection>> {
+        cluster.answer(self.ticket).filter(|_| cluster.term() == self.term)
+    }
+}
+
+impl Backup {
+    /// The first result counts.
+    fn record(&mut self, server: ServerId, path: Option<String>, error: Option<String>) {
+        if let Some(result @ None) = self.results.get_mut(&server) {
+            *result = Some(BackupResult { server: server.address, path, error });
+        }
+    }
+}
+
+impl Manager {
+    pub(super) fn asked(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        request: ControlRequest,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let answer = if self.reign.is_none() {
+            ControlAnswer::Master(self.cell.master.filter(|_| !self.cell.leads))
+        } else if self.desk.waiting.len() >= REQUESTS_MAX {
+            ControlAnswer::Refused("too many requests are under way".to_owned())
+        } else {
+            let waiting = Waiting { connection, request, since: now, ordered: None };
+            self.desk.waiting.push(waiting);
+            return;
+        };
+        effects.push(ManagerEffect::Answer(connection, answer));
+    }
+
+    /// Goes through everything that waits.
+    pub(super) fn work(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        for mut waiting in std::mem::take(&mut self.desk.waiting) {
+            let led = self.term().is_some();
+            let answer = if led { self.serve(now, &mut waiting, cluster, effects) } else { Served::NotYet };
+            let answer = match answer {
+                Served::NotYet if now.since(waiting.since) <= REQUEST_MICROS => {
+                    self.desk.waiting.push(waiting);
+                    continue;
+                }
+                Served::NotYet => ControlAnswer::Refused(overdue(led, &waiting).to_owned()),
+                Served::Elsewhere => continue,
+                Served::Answer(answer) => *answer,
+            };
+            self.withdraw(&waiting);
+            effects.push(ManagerEffect::Answer(waiting.connection, answer));
+        }
+        if !self.desk.waiting.iter().any(|waiting| waiting.request == ControlRequest::Rebuild) {
+            self.desk.offered = None;
+            self.desk.asked_for_space = None;
+        }
+        self.end_backup(now, effects);
+    }
+
+    fn withdraw(&mut self, waiting: &Waiting) {
+        let term = self.reign.as_mut().and_then(|reign| reign.own());
+        if let (Some(term), Some(ordered)) = (term, &waiting.ordered) {
+            term.forget(Topic::Order(ordered.ticket));
+        }
+    }
+
+    fn serve(
+        &mut self,
+        now: Time,
+        waiting: &mut Waiting,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) -> Served {
+        // What was put up in an earlier term of ours is void now, or was done and forgotten: look again.
+        waiting.ordered = waiting.ordered.take().filter(|ordered| ordered.term == cluster.term());
+        if let Some(ordered) = &waiting.ordered {
+            match ordered.answer(cluster) {
+                None => {}
+                Some(Ok(())) => return Served::Answer(Box::new(ControlAnswer::Done)),
+                Some(Err(Objection::StaleSpace)) => {
+                    self.withdraw(waiting);
+                    waiting.ordered = None;
+                }
+                Some(Err(objection)) => return refused(objection.to_string()),
+            }
+        }
+        if waiting.ordered.is_none() {
+            let order = match &waiting.request {
+                ControlRequest::Stat => {
+                    return Served::Answer(Box::new(ControlAnswer::Stat(self.stat(now, cluster))));
+                }
+                ControlRequest::Plan { attach, detach } => return self.planned(attach, detach, cluster),
+                ControlRequest::Backup { suffix } => {
+                    let suffix = suffix.clone();
+                    return self.begin_backup(now, waiting.connection, suffix, cluster, effects);
+                }
+                ControlRequest::Rebuild => self.rebuilt_from(now, cluster, effects),
+                other => self.meaning(other, cluster).unwrap_or(Err(Hindrance::NotYet)),
+            };
+            match order {
+                Ok(order) => waiting.ordered = self.ticketed(order),
+                Err(Hindrance::NotYet) => return Served::NotYet,
+                Err(Hindrance::Refused(reason)) => return refused(reason),
+            }
+        }
+        let term = self.reign.as_mut().and_then(|reign| reign.own());
+        if let (Some(own), Some(Ordered { term, ticket, order })) = (term, &waiting.ordered) {
+            let command = Command::Order { term: *term, ticket: *ticket, order: order.clone() };
+            own.propose(now, Topic::Order(*ticket), &command, effects);
+        }
+        Served::NotYet
+    }
+
+    fn ticketed(&mut self, order: Order) -> Option<Ordered> {
+        let own = self.reign.as_mut()?.own()?;
+        Some(Ordered { term: own.number, ticket: own.ticket(), order })
+    }
+
+    fn stat(&self, now: Time, cluster: &Cluster) -> Stat {
+        let servers = self.peers.servers().map(|heard| ServerStat {
+            server: heard.alive.server,
+            connected: heard.connection.is_some(),
+            heard_ms: now.since(heard.at) / 1000,
+            space: heard.alive.space,
+            usage: heard.alive.usage,
+            progress: heard.alive.progress,
+            gets: heard.alive.gets,
+            sets: heard.alive.sets,
+            deletes: heard.alive.deletes,
+        });
+        Stat {
+            space: cluster.space().clone(),
+            servers: servers.collect(),
+            auto_replace: cluster.auto_replace(),
+            attach_wanted: cluster.attach_wanted().iter().copied().collect(),
+            detach_wanted: cluster.detach_wanted().iter().copied().collect(),
+            gateways: cluster.gateways().len() as u64,
+        }
+    }
+
+    fn planned(&self, attach: &[SocketAddr], detach: &[SocketAddr], cluster: &Cluster) -> Served {
+        let space = cluster.space();
+        let outside: Vec<SocketAddr> = self.outside(space).into_iter().map(|server| server.address).collect();
+        if attach.len() + detach.len() > crate::MEMBERS_MAX {
+            return refused(Objection::TooManyServers.to_string());
+        }
+        let attached = |address| space.rhs.iter().any(|&index| space.member(index).address == address);
+        if let Some(stranger) = detach.iter().find(|&&address| !attached(address)) {
+            return refused(format!("{stranger} is not attached"));
+        }
+        let attach = if attach.is_empty() && detach.is_empty() { &outside[..] } else { attach };
+        let usage = |address| self.peers.life_at(address).map_or(Usage::default(), |heard| heard.alive.usage);
+        Served::Answer(Box::new(ControlAnswer::Plan(plan(space, attach, detach, usage))))
+    }
+
+    fn begin_backup(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        suffix: String,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) -> Served {
+        if !is_suffix(&suffix) {
+            let allowed = "letters, digits, dot, underscore and hyphen, 1 to 64 of them";
+            return refused(format!("a suffix of a backup has {allowed}"));
+        }
+        if self.desk.backup.is_some() {
+            return refused("a backup is under way".to_owned());
+        }
+        let space = cluster.space();
+        let mut results = BTreeMap::new();
+        for heard in self.peers.connected().filter(|heard| acts(space, heard.alive.server)) {
+            let Some(to) = heard.connection else { continue };
+            results.insert(heard.alive.server, None);
+            effects.push(ManagerEffect::Send(to, Message::Backup { suffix: suffix.clone() }));
+        }
+        if results.is_empty() {
+            return refused("no attached server is connected".to_owned());
+        }
+        let until = now.plus_micros(BACKUP_MICROS);
+        self.desk.backup = Some(Backup { connection, suffix, results, until });
+        Served::Elsewhere
+    }
+
+    fn end_backup(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
+        let over = |backup: &Backup| now >= backup.until || backup.results.values().all(Option::is_some);
+        let Some(backup) = self.desk.backup.take_if(|backup| over(backup)) else { return };
+        let late = |server: ServerId| BackupResult {
+            server: server.address,
+            path: None,
+            error: Some("no answer in time".to_owned()),
+        };
+        let results = backup.results.into_iter();
+        let results = results.map(|(server, result)| result.unwrap_or_else(|| late(server))).collect();
+        effects.push(ManagerEffect::Answer(backup.connection, ControlAnswer::Backup(results)));
+    }
+
+    /// Asks the server that holds the newest space for it.
+    fn rebuilt_from(
+        &mut self,
+        now: Time,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) -> Result<Order, Hindrance> {
+        if !cluster.space().members.is_empty() {
+            return Err(Hindrance::Refused(Objection::NotEmpty.to_string()));
+        }
+        let holders = self.peers.connected().filter(|heard| {
+            let foreign = heard.alive.cluster.is_some_and(|cluster_id| cluster_id != cluster.space().cluster);
+            foreign && heard.alive.space > SpaceNumber(0)
+        });
+        let Some(newest) = holders.max_by_key(|heard| heard.alive.space) else {
+            return Err(Hindrance::Refused("no connected server holds a hash space".to_owned()));
+        };
+        if let Some(space) = self.desk.offered.as_ref().filter(|space| space.number >= newest.alive.space) {
+            return Ok(Order::Rebuild { space: space.clone() });
+        }
+        if let (Some(connection), true) =
+            (newest.connection, self.desk.asked_for_space.is_none_or(|at| now.since(at) >= ASK_AGAIN_MICROS))
+        {
+            self.desk.asked_for_space = Some(now);
+            let above = SpaceNumber(newest.alive.space.0 - 1);
+            effects.push(ManagerEffect::Send(connection, Message::WantSpace { above }));
+        }
+        Err(Hindrance::NotYet)
+    }
+}
+
+/// What became of a request for now.
+enum Served {
+    Answer(Box<ControlAnswer>),
+    NotYet,
+    /// It waits as something else.
+    Elsewhere,
+}
+
+fn refused(reason: String) -> Served {
+    Served::Answer(Box::new(ControlAnswer::Refused(reason)))
+}
+
+fn overdue(led: bool, waiting: &Waiting) -> &'static str {
+    if !led {
+        return "the managers have not agreed on a master in time";
+    }
+    match (&waiting.ordered, &waiting.request) {
+        (Some(_), _) => "the managers have not agreed in time; it may still be done",
+        (None, ControlRequest::Rebuild) => "no server has sent its hash space in time",
+        (None, _) => "a server has restarted, and its earlier life is not declared fault yet",
+    }
+}
+
+fn is_suffix(suffix: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed)
+}
+
+/// Operators' requests under way at once.
+const REQUESTS_MAX: usize = 64;
+
+/// A request that had no effect for so long is refused.
+const REQUEST_MICROS: u64 = 15_000_000;
+
+/// A server has so long to write a copy of its store.
+const BACKUP_MICROS: u64 = 600_000_000;
+
+const ASK_AGAIN_MICROS: u64 = 1_000_000;

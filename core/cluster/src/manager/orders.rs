@@ -1,0 +1,229 @@
+//! What an operator's wish, or auto-replace, means among the servers that are connected now.
+
+use super::peers::Heard;
+use super::reign::{Topic, acts};
+use super::state::Manager;
+use crate::control::ControlRequest;
+use crate::{Cluster, Command, ManagerEffect, MemberState, Order, ServerId, Space, SpaceNumber};
+use kumo_paxos::Time;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// Lives to bring in, addresses to take out, of a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    number: SpaceNumber,
+    attach: Vec<ServerId>,
+    detach: Vec<SocketAddr>,
+}
+
+/// Why there is no order to put up.
+pub(super) enum Hindrance {
+    /// Something that will pass stands in the way.
+    NotYet,
+    Refused(String),
+}
+
+/// Where a connected life stands.
+enum Place {
+    /// A member in this very life.
+    Member,
+    /// An earlier life of it acts in the space: that one must be declared fault first.
+    Succeeds,
+    Foreign,
+    /// It can be attached.
+    Outside,
+}
+
+impl Manager {
+    /// The order that a request comes to; none for what is answered otherwise.
+    pub(super) fn meaning(
+        &self,
+        request: &ControlRequest,
+        cluster: &Cluster,
+    ) -> Option<Result<Order, Hindrance>> {
+        let number = cluster.space().number;
+        Some(match request {
+            ControlRequest::Attach { servers, replace, accept_data_loss } => {
+                match self.to_attach(servers, cluster) {
+                    Ok(attach) if *replace => Ok(self.attach(attach, *accept_data_loss, cluster)),
+                    Ok(attach) => Ok(want(addresses(&attach), Vec::new())),
+                    Err(hindrance) => Err(hindrance),
+                }
+            }
+            ControlRequest::Detach { servers, replace } => match to_detach(servers, cluster.space()) {
+                Ok(detach) if *replace => Ok(self.replace(Vec::new(), detach, cluster)),
+                Ok(detach) => Ok(want(Vec::new(), detach)),
+                Err(reason) => Err(Hindrance::Refused(reason)),
+            },
+            ControlRequest::Replace => Ok(self.replace(Vec::new(), Vec::new(), cluster)),
+            ControlRequest::FullReplace => Ok(Order::FullReplace { number }),
+            ControlRequest::AutoReplace { on } => Ok(Order::AutoReplace { on: *on }),
+            ControlRequest::Pause => Ok(Order::Pause),
+            ControlRequest::Resume => Ok(Order::Resume),
+            ControlRequest::Cancel => Ok(Order::Cancel),
+            ControlRequest::Rate { bytes } => Ok(Order::Rate { bytes: *bytes }),
+            ControlRequest::Stat
+            | ControlRequest::Plan { .. }
+            | ControlRequest::Backup { .. }
+            | ControlRequest::Rebuild => return None,
+        })
+    }
+
+    /// Brings in who waits, and takes out who is lost, after some time in which nothing changed.
+    pub(super) fn auto_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        let space = cluster.space();
+        let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
+        let wish = wanted.then(|| self.wish(cluster)).flatten();
+        let delay = self.settings.replace_delay_micros;
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        let Some(wish) = wish else {
+            term.quiet = None;
+            return;
+        };
+        let (_, since) = match term.quiet.take().filter(|(before, _)| *before == wish) {
+            Some(quiet) => term.quiet.insert(quiet),
+            None => term.quiet.insert((wish.clone(), now)),
+        };
+        if now.since(*since) < delay {
+            return;
+        }
+        // It counts from here again: what was refused is not asked for at every tick.
+        *since = now;
+        let Wish { number, attach, detach } = wish;
+        let order = Order::Replace { number, attach, detach, accept_loss: false };
+        let ticket = term.ticket();
+        term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
+    }
+
+    fn wish(&self, cluster: &Cluster) -> Option<Wish> {
+        let space = cluster.space();
+        let attach = self.outside(space);
+        // Whoever restarted will be lost in a moment, and can be attached then.
+        let restarted = self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));
+        let coming = addresses(&attach);
+        let detach: Vec<SocketAddr> =
+            lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
+        let nothing = attach.is_empty() && detach.is_empty() && !has_returned(space);
+        (!restarted && !nothing).then_some(Wish { number: space.number, attach, detach })
+    }
+
+    /// Connected lives that can be attached.
+    pub(super) fn outside(&self, space: &Space) -> Vec<ServerId> {
+        let lives = self.peers.connected().filter(|heard| matches!(place(heard, space), Place::Outside));
+        lives.map(|heard| heard.alive.server).collect()
+    }
+
+    fn to_attach(&self, named: &[SocketAddr], cluster: &Cluster) -> Result<Vec<ServerId>, Hindrance> {
+        let space = cluster.space();
+        if named.is_empty() {
+            return self.all_to_attach(cluster);
+        }
+        let mut lives = Vec::new();
+        for address in named.iter().collect::<BTreeSet<_>>() {
+            let Some(heard) = self.peers.life_at(*address) else {
+                return Err(Hindrance::Refused(format!("no server is connected with the address {address}")));
+            };
+            match place(heard, space) {
+                Place::Outside => lives.push(heard.alive.server),
+                Place::Succeeds => return Err(Hindrance::NotYet),
+                Place::Member => return Err(Hindrance::Refused(format!("{address} is attached already"))),
+                Place::Foreign => {
+                    return Err(Hindrance::Refused(format!("the store of {address} is another cluster's")));
+                }
+            }
+        }
+        Ok(lives)
+    }
+
+    fn all_to_attach(&self, cluster: &Cluster) -> Result<Vec<ServerId>, Hindrance> {
+        let space = cluster.space();
+        let mut lives = Vec::new();
+        for heard in self.peers.connected() {
+            let server = heard.alive.server;
+            match place(heard, space) {
+                Place::Outside if cluster.detach_wanted().contains(&server.address) => {}
+                Place::Outside => lives.push(server),
+                Place::Succeeds => return Err(Hindrance::NotYet),
+                Place::Member | Place::Foreign => {}
+            }
+        }
+        if lives.is_empty() && !has_returned(space) {
+            let reason = "nothing to attach: every connected server is attached".to_owned();
+            return Err(Hindrance::Refused(reason));
+        }
+        Ok(lives)
+    }
+
+    fn attach(&self, attach: Vec<ServerId>, accept_loss: bool, cluster: &Cluster) -> Order {
+        if !accept_loss {
+            return self.replace(attach, Vec::new(), cluster);
+        }
+        let space = cluster.space();
+        let attach = self.with_wanted(attach, cluster);
+        let coming = addresses(&attach);
+        let detach = lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
+        Order::Replace { number: space.number, attach, detach, accept_loss }
+    }
+
+    fn replace(&self, attach: Vec<ServerId>, detach: Vec<SocketAddr>, cluster: &Cluster) -> Order {
+        let number = cluster.space().number;
+        let attach = self.with_wanted(attach, cluster);
+        Order::Replace { number, attach, detach, accept_loss: false }
+    }
+
+    /// Adds those that were to be attached by the next replace, and are there.
+    fn with_wanted(&self, mut attach: Vec<ServerId>, cluster: &Cluster) -> Vec<ServerId> {
+        let space = cluster.space();
+        let wanted = cluster.attach_wanted().iter().filter_map(|&address| self.peers.life_at(address));
+        for heard in wanted.filter(|heard| matches!(place(heard, space), Place::Outside)) {
+            if !attach.contains(&heard.alive.server) {
+                attach.push(heard.alive.server);
+            }
+        }
+        attach
+    }
+}
+
+fn place(heard: &Heard, space: &Space) -> Place {
+    let server = heard.alive.server;
+    if space.index_of(server).is_some() {
+        return Place::Member;
+    }
+    if heard.alive.cluster.is_some_and(|cluster| cluster != space.cluster) {
+        return Place::Foreign;
+    }
+    let succeeds =
+        space.members.iter().any(|member| member.address == server.address && acts(space, member.id()));
+    if succeeds { Place::Succeeds } else { Place::Outside }
+}
+
+fn to_detach(named: &[SocketAddr], space: &Space) -> Result<Vec<SocketAddr>, String> {
+    let attached: Vec<SocketAddr> = space.rhs.iter().map(|&index| space.member(index).address).collect();
+    if let Some(stranger) = named.iter().find(|address| !attached.contains(address)) {
+        return Err(format!("{stranger} is not attached"));
+    }
+    let detach = if named.is_empty() { lost(space) } else { named.to_vec() };
+    if detach.is_empty() {
+        return Err("nothing to detach: no attached server is fault".to_owned());
+    }
+    Ok(detach)
+}
+
+fn want(attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Order {
+    Order::Want { attach, detach }
+}
+
+/// Attached servers that are fault.
+fn lost(space: &Space) -> Vec<SocketAddr> {
+    let members = space.rhs.iter().map(|&index| space.member(index));
+    members.filter(|member| !acts(space, member.id())).map(|member| member.address).collect()
+}
+
+fn has_returned(space: &Space) -> bool {
+    space.members.iter().any(|member| matches!(member.state, MemberState::Returned { .. }))
+}
+
+fn addresses(servers: &[ServerId]) -> Vec<SocketAddr> {
+    servers.iter().map(|server| server.address).collect()
+}

@@ -1,0 +1,383 @@
+//! [`Peers`]: the connections, who speaks on them, and what each server said last.
+
+use super::state::Manager;
+use crate::{
+    Alive, Cluster, MEMBERS_MAX, ManagerEffect, ManagerNote, ManagerSettings, Message, ServerId, Space,
+    SpaceNumber,
+};
+use kumo_paxos::{CellId, Time};
+use kumo_session::ConnectionId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Who is connected. Told apart by the first message: a server says that it is alive, a gateway wants an id or says
+/// that it is alive, a tool asks for something.
+pub(super) struct Peers {
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Servers by the life that was heard of: all that are connected, and members that were.
+    servers: BTreeMap<ServerId, Heard>,
+    /// The life that is connected there.
+    addresses: BTreeMap<SocketAddr, ServerId>,
+    /// Lives that came while another life of their address is connected.
+    newcomers: BTreeMap<ConnectionId, Newcomer>,
+    /// Silence after which a connection is as good as closed.
+    silence_micros: u64,
+    clock_interval_micros: u64,
+}
+
+struct Connection {
+    role: Role,
+    /// The space last sent on it.
+    space: SpaceNumber,
+    space_at: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Unknown,
+    Server(ServerId),
+    Newcomer,
+    Gateway,
+    /// Told that it is not wanted, and to be hung up.
+    Refused,
+}
+
+/// What a server said last.
+pub(super) struct Heard {
+    pub alive: Alive,
+    pub at: Time,
+    pub connection: Option<ConnectionId>,
+}
+
+struct Newcomer {
+    alive: Alive,
+    since: Time,
+}
+
+impl Peers {
+    pub fn new(settings: &ManagerSettings) -> Peers {
+        let steps = u64::from(settings.connect_retry_limit) * u64::from(settings.connect_timeout_steps);
+        Peers {
+            connections: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            newcomers: BTreeMap::new(),
+            silence_micros: steps.max(1).saturating_mul(settings.clock_interval_micros),
+            clock_interval_micros: settings.clock_interval_micros,
+        }
+    }
+
+    pub fn up(&mut self, connection: ConnectionId) {
+        let fresh = Connection { role: Role::Unknown, space: SpaceNumber(0), space_at: Time(0) };
+        self.connections.insert(connection, fresh);
+    }
+
+    pub fn knows(&self, connection: ConnectionId) -> bool {
+        self.connections.contains_key(&connection)
+    }
+
+    /// Servers and gateways: those who are told of every new space.
+    pub fn followers(&self) -> Vec<ConnectionId> {
+        let follows = |role| match role {
+            Role::Server(_) | Role::Newcomer | Role::Gateway => true,
+            Role::Unknown | Role::Refused => false,
+        };
+        self.connections.iter().filter(|(_, one)| follows(one.role)).map(|(&id, _)| id).collect()
+    }
+
+    pub fn server_at(&self, connection: ConnectionId) -> Option<ServerId> {
+        match self.connections.get(&connection)?.role {
+            Role::Server(server) => Some(server),
+            Role::Unknown | Role::Newcomer | Role::Gateway | Role::Refused => None,
+        }
+    }
+
+    pub fn heard(&self, server: &ServerId) -> Option<&Heard> {
+        self.servers.get(server)
+    }
+
+    pub fn servers(&self) -> impl Iterator<Item = &Heard> {
+        self.servers.values()
+    }
+
+    pub fn connected(&self) -> impl Iterator<Item = &Heard> {
+        self.servers.values().filter(|heard| heard.connection.is_some())
+    }
+
+    /// What the life that is connected at that address said last.
+    pub fn life_at(&self, address: SocketAddr) -> Option<&Heard> {
+        self.servers.get(self.addresses.get(&address)?)
+    }
+
+    pub fn has_newcomers(&self) -> bool {
+        !self.newcomers.is_empty()
+    }
+
+    pub fn silence_micros(&self) -> u64 {
+        self.silence_micros
+    }
+
+    /// Lives that are neither connected nor members are of no interest any more.
+    pub fn forget_strangers(&mut self, space: &Space) {
+        self.servers.retain(|&server, heard| heard.connection.is_some() || space.index_of(server).is_some());
+    }
+
+    pub fn push_space(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        space: &Space,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        if space.number == SpaceNumber(0) {
+            return;
+        }
+        entry.space = space.number;
+        entry.space_at = now;
+        effects.push(ManagerEffect::Send(connection, Message::NewSpace { space: space.clone() }));
+    }
+
+    /// Sends the space to who says that it has an older one; again after a while, in case the first was lost on
+    /// the other side.
+    pub fn bring_up_to_date(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        has: SpaceNumber,
+        space: &Space,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let Some(entry) = self.connections.get(&connection) else { return };
+        let sent = entry.space == space.number && now.since(entry.space_at) < SPACE_AGAIN_MICROS;
+        if has < space.number && !sent {
+            self.push_space(now, connection, space, effects);
+        }
+    }
+
+    /// A connection turns out to be a gateway's. Returns whether it is one now, and whether that is new.
+    pub fn gateway(&mut self, connection: ConnectionId) -> Option<bool> {
+        let entry = self.connections.get_mut(&connection)?;
+        match entry.role {
+            Role::Unknown => {
+                entry.role = Role::Gateway;
+                Some(true)
+            }
+            Role::Gateway => Some(false),
+            Role::Server(_) | Role::Newcomer | Role::Refused => None,
+        }
+    }
+
+    /// The life on this connection is over, or speaks elsewhere now.
+    fn leave(&mut self, connection: ConnectionId, space: &Space, effects: &mut Vec<ManagerEffect>) {
+        let Some(server) = self.server_at(connection) else { return };
+        if let Some(heard) = self.servers.get_mut(&server) {
+            heard.connection = None;
+        }
+        self.addresses.remove(&server.address);
+        if space.index_of(server).is_none() {
+            self.servers.remove(&server);
+        }
+        effects.push(ManagerEffect::Note(ManagerNote::Left { server }));
+    }
+
+    fn set_role(&mut self, connection: ConnectionId, role: Role) {
+        if let Some(entry) = self.connections.get_mut(&connection) {
+            entry.role = role;
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        address: SocketAddr,
+        reason: String,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        self.newcomers.remove(&connection);
+        self.set_role(connection, Role::Refused);
+        effects.push(ManagerEffect::Send(connection, Message::Unwelcome { reason: reason.clone() }));
+        effects.push(ManagerEffect::Hangup(connection));
+        effects.push(ManagerEffect::Note(ManagerNote::Refused { address, reason }));
+    }
+}
+
+impl Manager {
+    /// Returns whether a server was lost by it.
+    pub(super) fn down(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) -> bool {
+        let server = self.peers.server_at(connection);
+        self.peers.leave(connection, cluster.space(), effects);
+        self.peers.connections.remove(&connection);
+        self.peers.newcomers.remove(&connection);
+        self.registrations.down(connection);
+        self.desk.down(connection, server);
+        if server.is_some() {
+            self.settle_newcomers(now, cluster, effects);
+        }
+        server.is_some()
+    }
+
+    pub(super) fn alive(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        alive: Alive,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let Some(role) = self.peers.connections.get(&connection).map(|entry| entry.role) else { return };
+        if let Some(reason) = objection(&alive, cluster.space()) {
+            if role != Role::Refused {
+                self.peers.leave(connection, cluster.space(), effects);
+                self.peers.refuse(connection, alive.server.address, reason, effects);
+            }
+            return;
+        }
+        match role {
+            Role::Server(server) if server == alive.server => {
+                self.heard(now, connection, alive, cluster, effects);
+            }
+            Role::Server(server) if server.address == alive.server.address => {
+                // The process goes on in another life.
+                self.peers.leave(connection, cluster.space(), effects);
+                self.peers.set_role(connection, Role::Unknown);
+                self.join(now, connection, alive, cluster, effects);
+            }
+            Role::Unknown => self.join(now, connection, alive, cluster, effects),
+            Role::Newcomer => {
+                if let Some(newcomer) = self.peers.newcomers.get_mut(&connection) {
+                    newcomer.alive = alive;
+                }
+                self.settle_newcomers(now, cluster, effects);
+            }
+            Role::Server(_) | Role::Gateway => {
+                let reason = "a connection speaks for one node".to_owned();
+                self.peers.leave(connection, cluster.space(), effects);
+                self.peers.refuse(connection, alive.server.address, reason, effects);
+            }
+            Role::Refused => {}
+        }
+    }
+
+    fn join(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        alive: Alive,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let server = alive.server;
+        effects.push(ManagerEffect::Send(connection, self.managers()));
+        let there = self.peers.addresses.get(&server.address).copied();
+        if there.is_some_and(|there| there != server) {
+            self.peers.set_role(connection, Role::Newcomer);
+            self.peers.newcomers.insert(connection, Newcomer { alive, since: now });
+            return;
+        }
+        if self.peers.addresses.len() >= SERVERS_MAX && there.is_none() {
+            let reason = format!("more than {SERVERS_MAX} servers are connected");
+            self.peers.refuse(connection, server.address, reason, effects);
+            return;
+        }
+        // The same life on another connection: the one before is broken, and we have not noticed yet.
+        let before = self.peers.heard(&server).and_then(|heard| heard.connection);
+        if let Some(before) = before {
+            self.peers.set_role(before, Role::Refused);
+            effects.push(ManagerEffect::Hangup(before));
+        } else {
+            effects.push(ManagerEffect::Note(ManagerNote::Joined { server }));
+        }
+        self.peers.set_role(connection, Role::Server(server));
+        self.peers.addresses.insert(server.address, server);
+        self.heard(now, connection, alive, cluster, effects);
+    }
+
+    fn heard(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        alive: Alive,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let (server, sent, has) = (alive.server, alive.sent, alive.space);
+        self.peers.servers.insert(server, Heard { alive, at: now, connection: Some(connection) });
+        self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
+        if let Some(lease) = self.lease(now, server, sent, cluster) {
+            effects.push(ManagerEffect::Send(connection, lease));
+        }
+        if self.peers.has_newcomers() {
+            self.settle_newcomers(now, cluster, effects);
+        }
+    }
+
+    /// Two processes with one address: the one that was there first stays if it goes on speaking. A new life whose
+    /// predecessor is gone, or silent for too long, takes its place.
+    pub(super) fn settle_newcomers(
+        &mut self,
+        now: Time,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let waiting: Vec<ConnectionId> = self.peers.newcomers.keys().copied().collect();
+        for connection in waiting {
+            let Some(newcomer) = self.peers.newcomers.get(&connection) else { continue };
+            let address = newcomer.alive.server.address;
+            let Some(first) = self.peers.life_at(address) else {
+                self.take_place(now, connection, cluster, effects);
+                continue;
+            };
+            // What was under way when the newcomer came proves nothing.
+            if first.at.since(newcomer.since) > self.peers.clock_interval_micros {
+                let reason = format!("another server process is alive with the address {address}");
+                self.peers.refuse(connection, address, reason, effects);
+            } else if now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
+                let silent = first.connection.expect("who is found by address is connected");
+                self.peers.leave(silent, cluster.space(), effects);
+                self.peers.set_role(silent, Role::Refused);
+                effects.push(ManagerEffect::Hangup(silent));
+                self.take_place(now, connection, cluster, effects);
+            }
+        }
+    }
+
+    fn take_place(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        let newcomer = self.peers.newcomers.remove(&connection).expect("the caller found it");
+        self.peers.set_role(connection, Role::Unknown);
+        self.join(now, connection, newcomer.alive, cluster, effects);
+    }
+}
+
+/// Why we do not work with this server at all. A cluster without members says nothing: it may be rebuilt from what the
+/// server has.
+fn objection(alive: &Alive, space: &Space) -> Option<String> {
+    let address = alive.server.address;
+    if address.port() == 0 || address.ip().is_unspecified() {
+        return Some(format!("{address} is no address that others can reach"));
+    }
+    let known = !space.members.is_empty() && space.cluster != CellId::default();
+    let cluster = alive.cluster.filter(|&cluster| known && cluster != space.cluster)?;
+    Some(format!(
+        "the store of {address} belongs to cluster {:032x}, and this is cluster {:032x}",
+        cluster.0, space.cluster.0
+    ))
+}
+
+/// Servers connected at once. More than can be attached, since some wait for it.
+const SERVERS_MAX: usize = 2 * MEMBERS_MAX;
+
+/// A space that seems not to have arrived is sent again after this.
+const SPACE_AGAIN_MICROS: u64 = 1_000_000;

@@ -1,0 +1,53 @@
+//! Moves a replace on when the servers have done their part. (REPLICATION.md, rules 15 to 17)
+
+use super::reign::{Topic, acts};
+use super::state::Manager;
+use crate::{Cluster, Command, ManagerEffect, Mutation, ServerId, Space};
+use kumo_paxos::Time;
+
+impl Manager {
+    pub(super) fn move_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        let space = cluster.space();
+        let copied = space.job.is_some_and(|job| !job.paused) && self.all_copied(space);
+        let switch = copied && cluster.may_switch().is_ok();
+        let cleared = !space.old.is_empty() && self.all_confirmed(space);
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        if switch {
+            let command = Command::Switch { term: term.number, number: space.number };
+            term.propose(now, Topic::Switch, &command, effects);
+        }
+        if cleared {
+            let command = Command::Cleared { term: term.number, number: space.number };
+            term.propose(now, Topic::Cleared, &command, effects);
+        }
+    }
+
+    /// Every server that orders an arc has reported, in this very space and about this very job, that it has
+    /// copied all it had to.
+    fn all_copied(&mut self, space: &Space) -> bool {
+        if self.settings.broken.is(Mutation::SwitchUnreported) {
+            return true;
+        }
+        let stale_counts = self.settings.broken.is(Mutation::OldReportsCount);
+        let Some(reign) = &mut self.reign else { return false };
+        reign.rings(space).primaries.iter().all(|server| {
+            self.peers.heard(server).is_some_and(|heard| {
+                let alive = &heard.alive;
+                let current = alive.space == space.number && alive.progress.job == space.whs_since;
+                (current || stale_counts) && alive.progress.copies_done >= alive.progress.copies
+            })
+        })
+    }
+
+    /// Every server that acts, old members among them, has adopted this very space.
+    fn all_confirmed(&self, space: &Space) -> bool {
+        if self.settings.broken.is(Mutation::ClearedUnconfirmed) {
+            return true;
+        }
+        let adopted = |server: &ServerId| {
+            self.peers.heard(server).is_some_and(|heard| heard.alive.space == space.number)
+        };
+        let acting = space.members.iter().map(|member| member.id()).filter(|&id| acts(space, id));
+        acting.into_iter().all(|server| adopted(&server))
+    }
+}

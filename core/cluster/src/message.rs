@@ -1,0 +1,457 @@
+//! [`Message`]: everything that managers, servers and gateways say to each other about the store.
+//!
+//! Every message that acts on keys names the sender's hash space. Layouts follow from the field order below
+//! (numbers little-endian, byte strings with a `u32` length, lists with a `u32` count).
+
+use crate::{
+    GatewayId, Incarnation, KeyHash, Record, RequestId, ServerId, Space, SpaceNumber, StoreKey, Usage,
+};
+use bytes::Bytes;
+use kumo_paxos::{CellId, Time};
+use kumo_wire::{wire_enum, wire_struct};
+use std::net::SocketAddr;
+
+/// What a gateway wants of a key. Expiries are as the client said them: what they mean depends on the time, and that
+/// is the cell's, at the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Get,
+    /// A get that also changes the expiry: a write. (gat, gats, mg with T)
+    GetAndTouch {
+        expiry: i64,
+    },
+    Set {
+        flags: u32,
+        expiry: i64,
+        data: Bytes,
+    },
+    Add {
+        flags: u32,
+        expiry: i64,
+        data: Bytes,
+    },
+    Replace {
+        flags: u32,
+        expiry: i64,
+        data: Bytes,
+    },
+    /// Only if the version's clock is `unique`.
+    Cas {
+        unique: u64,
+        flags: u32,
+        expiry: i64,
+        data: Bytes,
+    },
+    Append {
+        unique: Option<u64>,
+        data: Bytes,
+    },
+    Prepend {
+        unique: Option<u64>,
+        data: Bytes,
+    },
+    Delete {
+        unique: Option<u64>,
+    },
+    Touch {
+        expiry: i64,
+    },
+    /// `initial`: the value and expiry of a key that is missing; none: a missing key is NotFound.
+    Add64 {
+        unique: Option<u64>,
+        delta: u64,
+        down: bool,
+        initial: Option<Initial>,
+        /// Of a key that is there.
+        touch: Option<i64>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Initial {
+    pub value: u64,
+    pub expiry: i64,
+}
+
+/// A request of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub space: SpaceNumber,
+    /// The space it was first sent in; a retry keeps it.
+    pub first_space: SpaceNumber,
+    pub id: RequestId,
+    /// The gateway has an answer to every request below: their ids need not be remembered.
+    pub lowest_open: u64,
+    pub hash: KeyHash,
+    pub key: Bytes,
+    pub operation: Operation,
+    /// Answer before the replicas did (`-As`, `-Ad`): outside promise 1.
+    pub early: bool,
+}
+
+/// What a write came to. Remembered by id on all owners until the gateway has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done; the version's clock, which is the cas unique.
+    Done { clock: u64 },
+    /// Done, and this is the new number.
+    Number { clock: u64, number: u64 },
+    /// Done, and this is the value (get and touch).
+    Value { clock: u64, flags: u32, ttl: Option<u32>, data: Bytes },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Reply(Reply),
+    /// No such key.
+    Missing,
+    /// `add` of a key that is there, `replace`, `append`, `prepend` of one that is not.
+    NotStored,
+    /// The version is another one.
+    Exists,
+    NotNumeric,
+    /// The result would exceed the limit on values.
+    TooLarge,
+    /// Sent to the wrong server, or with an old space. The newer space comes before this answer on the same
+    /// connection if the server has one.
+    WrongSpace {
+        newest: SpaceNumber,
+    },
+    /// Not now, and nothing happened; ask again shortly. Not an error.
+    Wait,
+    /// It may or may not have been executed, and nobody can tell any more.
+    Unknown,
+    /// Nothing happened, and asking again will not help now; why, for people.
+    Refused {
+        reason: Refusal,
+    },
+}
+
+/// Why a server refuses a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("no space left on a server of this key")]
+    Full,
+    #[error("fewer copies than --min-copies")]
+    FewCopies,
+    #[error("this gateway was given up by the managers")]
+    GatewayExpired,
+    #[error("the stored record is damaged")]
+    Damaged,
+    #[error("an answer to this request was already received")]
+    Answered,
+}
+
+/// A write that carries its request's id and reply along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub id: RequestId,
+    /// The gateway had all answers below, when it sent the request.
+    pub lowest_open: u64,
+    pub reply: Reply,
+}
+
+/// A record that may not be committed, as settlement lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    pub key: StoreKey,
+    pub record: Record,
+    pub origin: Option<Origin>,
+}
+
+/// A remembered request: which key's place, and the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    pub id: RequestId,
+    pub hash: KeyHash,
+    pub reply: Reply,
+}
+
+/// A stretch of the ring, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    pub first: KeyHash,
+    pub last: KeyHash,
+}
+
+impl Range {
+    pub fn contains(&self, hash: KeyHash) -> bool {
+        self.first <= hash && hash <= self.last
+    }
+}
+
+/// How far a server is with its part of a replace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The `whs_since` (or, for a full replace, the number at which the job began) this is about.
+    pub job: SpaceNumber,
+    /// Arcs times new owners that this server has to copy, and those that are done.
+    pub copies: u64,
+    pub copies_done: u64,
+    pub records_sent: u64,
+    pub bytes_sent: u64,
+    /// Of the arcs still to be copied, estimated from what is stored.
+    pub bytes_left: u64,
+}
+
+/// A server's sign of life, to every manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    pub server: ServerId,
+    /// The life before this one, if its store was found whole: it may have been the last owner of something.
+    pub previous: Option<Incarnation>,
+    /// The cluster that its store belongs to; none: it is new.
+    pub cluster: Option<CellId>,
+    /// The space it has adopted: for the switch, this is its confirmation.
+    pub space: SpaceNumber,
+    /// Its own clock at sending: comes back with the lease.
+    pub sent: Time,
+    pub usage: Usage,
+    pub progress: Progress,
+    pub gets: u64,
+    pub sets: u64,
+    pub deletes: u64,
+}
+
+/// Everything that is said about the store.
+// The large ones are the frequent ones: boxing them would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    // Anyone to anyone.
+    /// The newest space the sender has.
+    NewSpace {
+        space: Space,
+    },
+    /// The sender has not heard of the space named to it: send it.
+    WantSpace {
+        above: SpaceNumber,
+    },
+
+    // Gateway and server.
+    Request(Request),
+    Answer {
+        seq: u64,
+        answer: Answer,
+    },
+
+    // Primary and the others in A(k). `epoch` is the space in which the sender is primary.
+    Replicate {
+        epoch: SpaceNumber,
+        seq: u64,
+        watermark: u64,
+        origin: Option<Origin>,
+        key: StoreKey,
+        record: Record,
+    },
+    /// Stored (or exceeded), and marked.
+    Replicated {
+        epoch: SpaceNumber,
+        seq: u64,
+    },
+    /// Not stored: the disk is full. The primary goes on asking, and stamps nothing more for this server's keys.
+    ReplicaFull {
+        epoch: SpaceNumber,
+        seq: u64,
+    },
+    /// Every frame of this epoch up to `upto` is committed.
+    Watermark {
+        epoch: SpaceNumber,
+        upto: u64,
+    },
+
+    // Reads that one server cannot answer alone.
+    /// Are you in this space too?
+    Confirm {
+        space: SpaceNumber,
+        ticket: u64,
+    },
+    Confirmed {
+        space: SpaceNumber,
+        ticket: u64,
+    },
+    /// What is committed for this key?
+    AskPrimary {
+        space: SpaceNumber,
+        ticket: u64,
+        key: StoreKey,
+    },
+    /// `None`: ask again later.
+    PrimarySays {
+        space: SpaceNumber,
+        ticket: u64,
+        found: Option<Committed>,
+    },
+
+    // Settlement. (Rule 11)
+    Settle {
+        space: SpaceNumber,
+        ranges: Vec<Range>,
+    },
+    Settled {
+        space: SpaceNumber,
+        unsettled: Vec<Unsettled>,
+        remembered: Vec<Remembered>,
+        lowest_open: Vec<(GatewayId, u64)>,
+        /// More of the same answer follows.
+        more: bool,
+    },
+
+    // Copy. (Rule 15)
+    /// Do you hold exactly this in the range? The digest is over keys and stamps of values.
+    CopyDigest {
+        job: SpaceNumber,
+        space: SpaceNumber,
+        range: Range,
+        count: u64,
+        digest: u64,
+    },
+    CopySame {
+        job: SpaceNumber,
+        range: Range,
+    },
+    CopyDiffers {
+        job: SpaceNumber,
+        range: Range,
+    },
+    /// Make the range equal to this, except keys replicated since the job began, and `pending` ones.
+    CopyRecords {
+        job: SpaceNumber,
+        space: SpaceNumber,
+        range: Range,
+        records: Vec<(StoreKey, Record)>,
+        pending: Vec<StoreKey>,
+        remembered: Vec<Remembered>,
+        lowest_open: Vec<(GatewayId, u64)>,
+    },
+    CopyStored {
+        job: SpaceNumber,
+        range: Range,
+    },
+    /// The receiver could not store it, or is not in that space yet: again later.
+    CopyLater {
+        job: SpaceNumber,
+        range: Range,
+    },
+    /// What an owner holds in a range, for a full replace: keys and stamps of values.
+    CopyHeads {
+        job: SpaceNumber,
+        range: Range,
+        heads: Vec<(StoreKey, crate::Stamp)>,
+    },
+
+    // Server, gateway and manager.
+    Alive(Alive),
+    /// `sent` is the server's; valid for `micros` from then on its clock. `unix_millis`: the cell's time.
+    Lease {
+        sent: Time,
+        micros: u64,
+        unix_millis: u64,
+    },
+    /// A gateway wants an id. `nonce` is random: a repeated wish gets the same id.
+    Register {
+        nonce: u128,
+    },
+    Registered {
+        nonce: u128,
+        gateway: GatewayId,
+    },
+    GatewayAlive {
+        gateway: GatewayId,
+        space: SpaceNumber,
+    },
+    /// Who the managers are and who leads them, as the sender knows.
+    Managers {
+        managers: Vec<SocketAddr>,
+        master: Option<SocketAddr>,
+    },
+    /// A manager wants a copy of the store written beside it.
+    Backup {
+        suffix: String,
+    },
+    BackedUp {
+        suffix: String,
+        path: Option<String>,
+        error: Option<String>,
+    },
+    /// The sender will not work with the receiver; why, for people. Final.
+    Unwelcome {
+        reason: String,
+    },
+}
+
+/// What a primary says is committed for a key; `record: None`: nothing is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    pub record: Option<Record>,
+}
+
+wire_enum!(Operation {
+    1 = Get,
+    2 = GetAndTouch { expiry },
+    3 = Set { flags, expiry, data },
+    4 = Add { flags, expiry, data },
+    5 = Replace { flags, expiry, data },
+    6 = Cas { unique, flags, expiry, data },
+    7 = Append { unique, data },
+    8 = Prepend { unique, data },
+    9 = Delete { unique },
+    10 = Touch { expiry },
+    11 = Add64 { unique, delta, down, initial, touch },
+});
+wire_struct!(Initial { value, expiry });
+wire_struct!(Request { space, first_space, id, lowest_open, hash, key, operation, early });
+wire_enum!(Reply { 1 = Done { clock }, 2 = Number { clock, number }, 3 = Value { clock, flags, ttl, data } });
+wire_enum!(Answer {
+    1 = Reply(reply),
+    2 = Missing,
+    3 = NotStored,
+    4 = Exists,
+    5 = NotNumeric,
+    6 = TooLarge,
+    7 = WrongSpace { newest },
+    8 = Wait,
+    9 = Unknown,
+    10 = Refused { reason },
+});
+wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5 = Answered });
+wire_struct!(Origin { id, lowest_open, reply });
+wire_struct!(Unsettled { key, record, origin });
+wire_struct!(Remembered { id, hash, reply });
+wire_struct!(Range { first, last });
+wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
+wire_struct!(Alive { server, previous, cluster, space, sent, usage, progress, gets, sets, deletes });
+wire_struct!(Committed { record });
+wire_enum!(Message {
+    1 = NewSpace { space },
+    2 = WantSpace { above },
+    3 = Request(request),
+    4 = Answer { seq, answer },
+    5 = Replicate { epoch, seq, watermark, origin, key, record },
+    6 = Replicated { epoch, seq },
+    7 = ReplicaFull { epoch, seq },
+    8 = Watermark { epoch, upto },
+    9 = Confirm { space, ticket },
+    10 = Confirmed { space, ticket },
+    11 = AskPrimary { space, ticket, key },
+    12 = PrimarySays { space, ticket, found },
+    13 = Settle { space, ranges },
+    14 = Settled { space, unsettled, remembered, lowest_open, more },
+    15 = CopyDigest { job, space, range, count, digest },
+    16 = CopySame { job, range },
+    17 = CopyDiffers { job, range },
+    18 = CopyRecords { job, space, range, records, pending, remembered, lowest_open },
+    19 = CopyStored { job, range },
+    20 = CopyLater { job, range },
+    21 = CopyHeads { job, range, heads },
+    22 = Alive(alive),
+    23 = Lease { sent, micros, unix_millis },
+    24 = Register { nonce },
+    25 = Registered { nonce, gateway },
+    26 = GatewayAlive { gateway, space },
+    27 = Managers { managers, master },
+    28 = Unwelcome { reason },
+    29 = Backup { suffix },
+    30 = BackedUp { suffix, path, error },
+});

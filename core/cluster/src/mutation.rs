@@ -1,0 +1,63 @@
+//! Unsafe rules, kept so that the models and the simulator can show why they were dropped. Each breaks one sentence
+//! of the design; with the feature `mutants` off, asking for one is the constant `false`.
+
+/// One rule left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mutation {
+    /// A replica shows a version that may not be committed.
+    ReplicaShowsDirty,
+    /// A primary shows the new version before all have acknowledged it.
+    PrimaryShowsPending,
+    /// A new primary serves at once.
+    NoSettlement,
+    /// A settlement begun in an older space goes on with the answers it has.
+    SettlementNotRestarted,
+    /// A fault is logged before the server's lease ran out.
+    FaultBeforeLeaseEnd,
+    /// Reads and negative answers need neither lease nor confirmation.
+    ReadWithoutLease,
+    /// Negative answers alone need neither.
+    NegativeWithoutLease,
+    /// The first owner in the write ring orders the key.
+    WriteRingPrimary,
+    /// Who is no owner any more need not have confirmed that it knows.
+    OldMembersForgotten,
+    /// Writes under way are not sent to who is new among those that acknowledge.
+    PendingNotSentToNew,
+    /// A copy takes versions that are not committed, and their ids.
+    CopyPending,
+    /// Any owner streams a copy, not the primary alone.
+    CopyFromAnyOwner,
+    /// A record from before the server became Catching wins when its stamp is greater.
+    CatchingOldWins,
+    /// Tombstones are collected while a copy runs.
+    CollectDuringCopy,
+    /// The next primary does not learn the ids of requests.
+    IdsNotCarried,
+    /// A server back from its disk executes retries whose ids it has forgotten.
+    NoIdFloor,
+    /// A restarted process goes on under its old incarnation.
+    RestartGoesOn,
+    /// A new master does not wait until leases of the one before have run out.
+    NewMasterDoesNotWait,
+    /// A manager that does not lead any more is obeyed.
+    StaleTermAccepted,
+    /// A server whose fault is put up, and not executed yet, gets leases again.
+    LeaseWhileCondemned,
+    /// The switch is put up without asking how far the copies are.
+    SwitchUnreported,
+    /// Old members are let go though they have not confirmed the switch.
+    ClearedUnconfirmed,
+    /// What a server reported in an earlier space counts in the current one.
+    OldReportsCount,
+}
+
+/// The rule that a core leaves out, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Broken(pub Option<Mutation>);
+
+impl Broken {
+    pub fn is(self, mutation: Mutation) -> bool {
+        cfg!(feature = "mutants") && self.0 == Some(mutation)
+    }
+}

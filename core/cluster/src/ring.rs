@@ -1,0 +1,163 @@
+//! [`Table`]: for every place on the ring, who owns it; computed once from a [`Space`].
+
+use crate::hash::{KeyHash, key_hash};
+use crate::space::{MemberState, Space};
+use std::net::{IpAddr, SocketAddr};
+
+/// Copies of every key: the first so many distinct servers walking up from its hash. (Seed 000, 1)
+pub const COPIES: usize = 3;
+
+/// Points a server has on the ring. (Seed 000, 1.1)
+pub const POINTS: usize = 128;
+
+/// Every place on the ring belongs to exactly one arc. Indexes are those of the space's members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Ascending by `last`; the final one ends at `u64::MAX`.
+    arcs: Vec<Arc>,
+}
+
+/// A stretch of the ring in which every key has the same owners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arc {
+    pub first: KeyHash,
+    /// Included.
+    pub last: KeyHash,
+    /// Owners in `rhs` that act, in walking order; the first is the primary.
+    pub readers: Vec<u16>,
+    /// Owners in `whs` that are not readers, and act: they catch up.
+    pub comers: Vec<u16>,
+    /// Owners in the earlier ring that have not confirmed the switch, and are in neither of the others.
+    pub old: Vec<u16>,
+    /// All of `rhs`' owners, lost ones included: what `kumohash assign` and the dashboard show.
+    pub owners: Vec<u16>,
+}
+
+impl Arc {
+    pub fn primary(&self) -> Option<u16> {
+        self.readers.first().copied()
+    }
+
+    /// A(k): those that must acknowledge a write.
+    pub fn acknowledgers(&self) -> impl Iterator<Item = u16> + '_ {
+        self.readers.iter().chain(&self.comers).chain(&self.old).copied()
+    }
+
+    pub fn acknowledges(&self, index: u16) -> bool {
+        self.acknowledgers().any(|one| one == index)
+    }
+}
+
+impl Table {
+    pub fn new(space: &Space) -> Table {
+        let rhs = Ring::new(space, &space.rhs);
+        let whs = Ring::new(space, &space.whs);
+        let earlier = Ring::new(space, if space.old.is_empty() { &[] } else { &space.earlier });
+        let mut ends: Vec<u64> = [&rhs, &whs, &earlier]
+            .into_iter()
+            .flat_map(|ring| ring.points.iter().map(|point| point.0))
+            .collect();
+        ends.push(u64::MAX);
+        ends.sort_unstable();
+        ends.dedup();
+        let mut first = 0;
+        let mut arcs: Vec<Arc> = Vec::with_capacity(ends.len());
+        for last in ends {
+            let arc = arc(space, [&rhs, &whs, &earlier], first, last);
+            arcs.push(arc);
+            first = last.wrapping_add(1);
+        }
+        Table { arcs }
+    }
+
+    pub fn arcs(&self) -> &[Arc] {
+        &self.arcs
+    }
+
+    pub fn position(&self, hash: KeyHash) -> usize {
+        self.arcs.partition_point(|arc| arc.last < hash)
+    }
+
+    pub fn arc(&self, hash: KeyHash) -> &Arc {
+        &self.arcs[self.position(hash)]
+    }
+}
+
+/// A server's points: the hash of its address, then of each point's own bytes. (Seed 000, 1.1)
+pub fn points(address: SocketAddr) -> [KeyHash; POINTS] {
+    let mut name = Vec::with_capacity(18);
+    name.extend_from_slice(&address.port().to_be_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => name.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => name.extend_from_slice(&ip.octets()),
+    }
+    let mut point = key_hash(&name);
+    std::array::from_fn(|_| {
+        let this = point;
+        point = key_hash(&this.0.to_le_bytes());
+        this
+    })
+}
+
+struct Ring {
+    /// Ascending.
+    points: Vec<(u64, u16)>,
+    servers: usize,
+}
+
+impl Ring {
+    fn new(space: &Space, members: &[u16]) -> Ring {
+        let mut all: Vec<(u64, u16)> = Vec::with_capacity(members.len() * POINTS);
+        for &index in members {
+            all.extend(points(space.member(index).address).map(|point| (point.0, index)));
+        }
+        all.sort_unstable();
+        Ring { points: all, servers: members.len() }
+    }
+
+    /// The first distinct servers walking up from `hash`, around the end if need be.
+    fn owners(&self, hash: u64) -> Vec<u16> {
+        let wanted = COPIES.min(self.servers);
+        let start = self.points.partition_point(|&(point, _)| point < hash);
+        let mut owners = Vec::with_capacity(wanted);
+        for &(_, index) in self.points[start..].iter().chain(&self.points[..start]) {
+            if owners.len() == wanted {
+                break;
+            }
+            if !owners.contains(&index) {
+                owners.push(index);
+            }
+        }
+        owners
+    }
+}
+
+fn arc(space: &Space, [rhs, whs, earlier]: [&Ring; 3], first: u64, last: u64) -> Arc {
+    let owners = rhs.owners(last);
+    let mut readers: Vec<u16> = owners.iter().copied().filter(|&one| space.member(one).is_active()).collect();
+    if readers.is_empty() {
+        readers.extend(last_lost(space, &owners));
+    }
+    let acts = |one: u16| !matches!(space.member(one).state, MemberState::Fault { .. });
+    let comers: Vec<u16> =
+        whs.owners(last).into_iter().filter(|&one| acts(one) && !readers.contains(&one)).collect();
+    let old = space
+        .old
+        .iter()
+        .copied()
+        .filter(|one| !readers.contains(one) && !comers.contains(one))
+        .filter(|one| earlier.owners(last).contains(one))
+        .collect();
+    Arc { first: KeyHash(first), last: KeyHash(last), readers, comers, old, owners }
+}
+
+/// When all owners were lost, the one that was lost last has all that was acknowledged; it acts again if it came
+/// back with its disk, and nobody else does. (REPLICATION.md, rule 13)
+fn last_lost(space: &Space, owners: &[u16]) -> Option<u16> {
+    let order = |one: &u16| match space.member(*one).state {
+        MemberState::Active => None,
+        MemberState::Fault { order } | MemberState::Returned { order } => Some(order),
+    };
+    let last = owners.iter().copied().max_by_key(order)?;
+    matches!(space.member(last).state, MemberState::Returned { .. }).then_some(last)
+}

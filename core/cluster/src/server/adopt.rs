@@ -1,0 +1,207 @@
+//! Adopting a newer space: links begin a new epoch, each piece of the ring gets its state, writes under way are
+//! carried on or handed over.
+
+use super::Server;
+use super::few::Few;
+use super::link::{Frames, Link};
+use super::replica::Mark;
+use super::world::{State, World};
+use super::write::Pending;
+use crate::{
+    Answer, MemberState, Message, Mutation, Range, ServerEffect, ServerId, ServerNote, Space, SpaceNumber,
+    Store, StoreKey,
+};
+use kumo_paxos::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl<S: Store> Server<S> {
+    pub(super) fn adopt(&mut self, now: Time, space: Space, effects: &mut Vec<ServerEffect>) {
+        if self.world.as_ref().is_some_and(|world| world.number() >= space.number) || !space.well_formed() {
+            return;
+        }
+        if self.settings.cluster.is_some_and(|cluster| cluster != space.cluster) {
+            // Only managers are told; a server or gateway of another cluster gets no answer.
+            return;
+        }
+        self.settings.cluster = Some(space.cluster);
+        let me = space.index_of(self.settings.id);
+        if me.is_some_and(|me| matches!(space.member(me).state, MemberState::Fault { .. })) {
+            effects.push(ServerEffect::KeepSpace(space));
+            let reason = "the managers gave this server up; it begins a new life and waits to be attached";
+            effects.push(ServerEffect::Reborn { reason: reason.to_owned() });
+            return;
+        }
+        effects.push(ServerEffect::KeepSpace(space.clone()));
+        effects.push(ServerEffect::Note(ServerNote::Adopted { space: space.clone() }));
+        self.last_watermarks(effects);
+        self.clock = self.clock.max(space.clock);
+        let before = self.world.take();
+        let world = World::new(space, me, before.as_ref());
+        self.owned |= world.pieces.iter().any(|piece| piece.state != State::Gone);
+        self.relink(now, before.as_ref(), &world, effects);
+        let fresh = self.forget_what_is_not_mine(before.as_ref(), &world);
+        let kept = self.carry_pending(before.as_ref(), &world, &fresh, effects);
+        self.world = Some(world);
+        self.ids.expire({
+            let space = &self.world.as_ref().expect("set above").space;
+            |gateway| space.expired(gateway)
+        });
+        self.reads_restart(now, effects);
+        self.announce(effects);
+        self.send_kept(now, kept, effects);
+        self.begin_settlement(now, effects);
+        self.plan_copies(now, effects);
+        self.alive(now, None, effects);
+        self.tick_at = now;
+    }
+
+    /// What was committed in the epoch that ends is said before it ends.
+    fn last_watermarks(&mut self, effects: &mut Vec<ServerEffect>) {
+        self.send_watermarks(effects);
+        self.watermark_at = None;
+    }
+
+    fn relink(&mut self, now: Time, before: Option<&World>, world: &World, effects: &mut Vec<ServerEffect>) {
+        let acting = |world: &World| -> BTreeSet<ServerId> {
+            // Who is not attached has nothing to say to the others.
+            if world.me.is_none() {
+                return BTreeSet::new();
+            }
+            let acts = |state: MemberState| !matches!(state, MemberState::Fault { .. });
+            let members = world.space.members.iter().filter(|member| acts(member.state));
+            members.map(|member| member.id()).filter(|&id| id != self.settings.id).collect()
+        };
+        let (was, is) = (before.map(acting).unwrap_or_default(), acting(world));
+        effects.extend(was.difference(&is).map(|&id| ServerEffect::Undial(id)));
+        effects.extend(is.difference(&was).map(|&id| ServerEffect::Dial(id)));
+        self.links.clear();
+        for member in &world.space.members {
+            let mut link = Link::new(now);
+            link.up = self.up.contains(&member.id()) && is.contains(&member.id());
+            self.links.push(link);
+        }
+    }
+
+    /// Marks, notes and ids of pieces that this server has no part in any more, or begins to catch up with.
+    /// Returns the latter. (Rule 14)
+    fn forget_what_is_not_mine(&mut self, before: Option<&World>, world: &World) -> Vec<Range> {
+        let mut fresh = Vec::new();
+        let mut gone = Vec::new();
+        for piece in &world.pieces {
+            match piece.state {
+                State::Gone => gone.push(piece.range),
+                State::Catching { .. } => {
+                    let was = before.map(|world| world.piece(piece.range.first).state);
+                    if was != Some(piece.state) {
+                        gone.push(piece.range);
+                        fresh.push(piece.range);
+                    }
+                }
+                State::Normal | State::Settling => {}
+            }
+        }
+        let inside = |hash| {
+            let at = gone.partition_point(|range: &Range| range.last < hash);
+            gone.get(at).is_some_and(|range| range.contains(hash))
+        };
+        self.dirty.retain(|key, _| !inside(key.hash));
+        self.ids.forget(inside);
+        // The notes matter while their piece is Catching in the same job only.
+        self.replicated
+            .retain(|key| matches!(world.piece(key.hash).state, State::Catching { .. }) && !inside(key.hash));
+        fresh
+    }
+
+    /// Writes under way stay where this server goes on as primary; elsewhere they are marked records now, for
+    /// the next primary to settle, and who waits is told to ask there.
+    fn carry_pending(
+        &mut self,
+        before: Option<&World>,
+        world: &World,
+        fresh: &[Range],
+        effects: &mut Vec<ServerEffect>,
+    ) -> BTreeMap<StoreKey, Pending> {
+        let Some(before) = before else { return BTreeMap::new() };
+        let mut kept = BTreeMap::new();
+        for (key, mut pending) in std::mem::take(&mut self.pending) {
+            let piece = world.piece(key.hash);
+            let arc = world.arc(piece);
+            if piece.state == State::Normal && world.is_primary(arc) {
+                self.recount(before, world, &key, &mut pending);
+                kept.insert(key, pending);
+                continue;
+            }
+            let carried = piece.state != State::Gone && !fresh.iter().any(|range| range.contains(key.hash));
+            if carried {
+                self.keep_marked(&key, &pending, before.number(), effects);
+            }
+            let newest = world.number();
+            for (connection, seq) in pending.everyone() {
+                self.answer(connection, seq, Answer::WrongSpace { newest }, effects);
+            }
+        }
+        kept
+    }
+
+    /// Who has acknowledged keeps having done so; who is new must. (Rule 7)
+    fn recount(&self, before: &World, world: &World, key: &StoreKey, pending: &mut Pending) {
+        let was = before.arc(before.piece(key.hash));
+        let acknowledged: BTreeSet<ServerId> = before
+            .others(was)
+            .filter(|&one| !pending.waiting.contains(one))
+            .map(|one| before.space.server(one))
+            .collect();
+        let asked: BTreeSet<ServerId> = before.others(was).map(|one| before.space.server(one)).collect();
+        let arc = world.arc(world.piece(key.hash));
+        let lax = self.settings.broken.is(Mutation::PendingNotSentToNew);
+        pending.waiting = world
+            .others(arc)
+            .filter(|&one| !acknowledged.contains(&world.space.server(one)))
+            .filter(|&one| !lax || asked.contains(&world.space.server(one)))
+            .collect::<Few>();
+        pending.frames = Frames::default();
+    }
+
+    fn keep_marked(
+        &mut self,
+        key: &StoreKey,
+        pending: &Pending,
+        epoch: SpaceNumber,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let stored = self.store.head(key.hash, &key.key).ok().flatten();
+        if stored.is_none_or(|head| head.stamp < pending.record.stamp)
+            && let Err(fault) = self.store.put(key.hash, &key.key, &pending.record)
+        {
+            // It was never answered, and the others may have it: it is lost here, which is allowed.
+            self.store_fault(&fault, effects);
+            return;
+        }
+        // No frame of any link has the number 0: only a settlement clears this mark.
+        self.dirty.insert(key.clone(), Mark { epoch, seq: 0, origin: pending.origin.clone() });
+    }
+
+    /// The others must have the space before anything that names it; links keep the order.
+    fn announce(&self, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        for (member, link) in world.space.members.iter().zip(&self.links) {
+            if link.up {
+                let message = Message::NewSpace { space: world.space.clone() };
+                effects.push(ServerEffect::Server(member.id(), message));
+            }
+        }
+    }
+
+    /// Sends what is carried on to all who must have it, in the new epoch; also to those that acknowledged
+    /// before, whose marks only this epoch's watermark can clear.
+    fn send_kept(&mut self, now: Time, kept: BTreeMap<StoreKey, Pending>, effects: &mut Vec<ServerEffect>) {
+        let keys: Vec<StoreKey> = kept.keys().cloned().collect();
+        self.pending = kept;
+        for key in &keys {
+            self.send_pending(now, key, effects);
+        }
+        for key in &keys {
+            self.commit_if_all(now, key, effects);
+        }
+    }
+}

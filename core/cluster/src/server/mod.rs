@@ -1,0 +1,364 @@
+//! [`Server`]: keeps records, orders the keys it is primary of, replicates, settles, copies.
+
+mod adopt;
+mod catching;
+mod copy;
+mod few;
+mod ids;
+mod judge;
+mod link;
+mod read;
+mod replica;
+mod settle;
+mod sweep;
+mod world;
+mod write;
+
+use crate::{
+    Alive, Answer, Clock, Fault, GatewayId, Message, Progress, Request, ServerEffect, ServerId, ServerInput,
+    ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+};
+use copy::Copies;
+use ids::Ids;
+use kumo_paxos::Time;
+use kumo_session::{ConnectionId, UnixMillis};
+use link::Link;
+use read::Reads;
+use replica::Mark;
+use settle::Settlement;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use world::World;
+use write::Pending;
+
+/// A server of the store, without IO but for its [`Store`]. The rules it keeps are REPLICATION.md's; comments
+/// cite them by number.
+///
+/// A write that is not committed lives in `pending` at its primary and as a marked record at the others. The
+/// primary's own store takes it when all have acknowledged: until then a read there shows the version before,
+/// as rule 8 wants, without a second copy of it.
+pub struct Server<S: Store> {
+    settings: ServerSettings,
+    store: S,
+    world: Option<World>,
+    /// Greatest ever heard or stamped.
+    clock: Clock,
+    wall: UnixMillis,
+    /// Reads need no confirmation before this time.
+    lease_end: Time,
+    /// The cell's time, and when it was heard.
+    cell_time: Option<(Time, UnixMillis)>,
+    /// By member index of the world's space.
+    links: Vec<Link>,
+    up: BTreeSet<ServerId>,
+    managers: BTreeSet<SocketAddr>,
+    pending: BTreeMap<StoreKey, Pending>,
+    /// Records that may not be committed, as a replica knows them.
+    dirty: BTreeMap<StoreKey, Mark>,
+    /// While Catching: keys that came by Replicate since, which a copy must not touch.
+    replicated: BTreeSet<StoreKey>,
+    ids: Ids,
+    settlement: Option<Settlement>,
+    copies: Copies,
+    reads: Reads,
+    /// The newest space that a gateway's connection was given.
+    told: BTreeMap<ConnectionId, SpaceNumber>,
+    /// Was an owner in this life: what it does not own any more is not wanted any more.
+    owned: bool,
+    sweep: sweep::Sweep,
+    counts: Counts,
+    backup_for: Option<SocketAddr>,
+    tick_at: Time,
+    alive_at: Time,
+    watermark_at: Option<Time>,
+    watermark_wanted: bool,
+}
+
+/// Requests served, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub gets: u64,
+    pub sets: u64,
+    pub deletes: u64,
+}
+
+impl<S: Store> Server<S> {
+    pub fn new(settings: ServerSettings, store: S, now: Time) -> Server<S> {
+        let mut server = Server {
+            store,
+            world: None,
+            clock: Clock(0),
+            wall: UnixMillis(0),
+            lease_end: Time(0),
+            cell_time: None,
+            links: Vec::new(),
+            up: BTreeSet::new(),
+            managers: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            replicated: BTreeSet::new(),
+            ids: Ids::default(),
+            settlement: None,
+            copies: Copies::new(now),
+            reads: Reads::default(),
+            told: BTreeMap::new(),
+            owned: false,
+            sweep: sweep::Sweep::default(),
+            counts: Counts::default(),
+            backup_for: None,
+            tick_at: now,
+            alive_at: now,
+            watermark_at: None,
+            watermark_wanted: false,
+            settings,
+        };
+        // It names no life of this process: nothing is served under it, but its number is never undercut.
+        if let Some(space) = server.settings.space.clone() {
+            server.clock = space.clock;
+            server.links.resize_with(space.members.len(), || Link::new(now));
+            server.world = Some(World::new(space, None, None));
+        }
+        server
+    }
+
+    /// All change happens here.
+    pub fn step(&mut self, now: Time, input: ServerInput, effects: &mut Vec<ServerEffect>) {
+        match input {
+            ServerInput::Timeout => self.tick(now, effects),
+            ServerInput::Wall(wall) => self.wall = wall,
+            ServerInput::ServerUp(id) => self.server_up(now, id, effects),
+            ServerInput::ServerDown(id) => self.server_down(id),
+            ServerInput::Server(from, message) => self.server(now, from, message, effects),
+            ServerInput::Gateway(connection, message) => self.gateway(now, connection, message, effects),
+            ServerInput::GatewayDown(connection) => {
+                self.told.remove(&connection);
+            }
+            ServerInput::ManagerUp(address) => {
+                self.managers.insert(address);
+                self.alive(now, Some(address), effects);
+            }
+            ServerInput::ManagerDown(address) => {
+                self.managers.remove(&address);
+            }
+            ServerInput::Manager(from, message) => self.manager(now, from, message, effects),
+            ServerInput::BackedUp { suffix, result } => self.backed_up(suffix, result, effects),
+        }
+        if self.watermark_wanted && self.watermark_at.is_none() {
+            self.watermark_at = Some(now.plus_micros(WATERMARK_MICROS));
+        }
+    }
+
+    /// When to call `step` with [`ServerInput::Timeout`] at the latest.
+    pub fn deadline(&self) -> Option<Time> {
+        Some(self.watermark_at.map_or(self.tick_at, |at| at.min(self.tick_at)))
+    }
+
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    pub fn id(&self) -> ServerId {
+        self.settings.id
+    }
+
+    pub fn space(&self) -> Option<&Space> {
+        self.world.as_ref().map(|world| &world.space)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub fn has_lease(&self, now: Time) -> bool {
+        now < self.lease_end
+    }
+
+    pub fn lease_left_micros(&self, now: Time) -> u64 {
+        self.lease_end.since(now)
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.copies.progress()
+    }
+
+    /// Writes that not all have acknowledged, and records that may not be committed.
+    pub fn under_way(&self) -> (u64, u64) {
+        (self.pending.len() as u64, self.dirty.len() as u64)
+    }
+
+    /// Writes under way, marks and requests that wait: all of them resolve when nothing fails any more.
+    pub fn unsettled(&self) -> usize {
+        self.pending.len() + self.dirty.len() + self.reads.len()
+    }
+
+    fn server(&mut self, now: Time, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
+        match message {
+            Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::WantSpace { above } => self.give_space(from, above, effects),
+            Message::Replicate { .. } => self.replicate(from, message, effects),
+            Message::Replicated { epoch, seq } => self.replicated(now, from, epoch, seq, effects),
+            Message::ReplicaFull { epoch, seq } => self.replica_full(from, epoch, seq),
+            Message::Watermark { epoch, upto } => self.watermark(from, epoch, upto),
+            Message::Confirm { space, ticket } => self.confirm(from, space, ticket, effects),
+            Message::Confirmed { space, ticket } => self.confirmed(now, from, space, ticket, effects),
+            Message::AskPrimary { space, ticket, key } => self.asked(now, from, space, ticket, key, effects),
+            Message::PrimarySays { space, ticket, found } => {
+                self.primary_says(now, space, ticket, found, effects);
+            }
+            Message::Settle { space, ranges } => self.settle(from, space, ranges, effects),
+            Message::Settled { .. } => self.settled(now, from, message, effects),
+            Message::CopyDigest { job, space, range, count, digest } => {
+                self.copy_digest(from, job, space, range, (count, digest), effects);
+            }
+            Message::CopyRecords { .. } => self.copy_records(from, message, effects),
+            Message::CopySame { job, range } => self.copy_same(now, from, job, range, effects),
+            Message::CopyStored { job, range } => self.copy_stored(now, from, job, range, effects),
+            Message::CopyDiffers { job, range } => self.copy_differs(now, from, job, range, effects),
+            Message::CopyLater { job, range } => self.copy_later(from, job, range),
+            Message::CopyHeads { job, range, heads } => {
+                self.copy_heads(now, from, job, range, heads, effects);
+            }
+            // Between a server and somebody else: said by a server they mean nothing.
+            Message::Request(_)
+            | Message::Answer { .. }
+            | Message::Alive(_)
+            | Message::Lease { .. }
+            | Message::Register { .. }
+            | Message::Registered { .. }
+            | Message::GatewayAlive { .. }
+            | Message::Managers { .. }
+            | Message::Backup { .. }
+            | Message::BackedUp { .. }
+            | Message::Unwelcome { .. } => {}
+        }
+    }
+
+    fn gateway(&mut self, now: Time, from: ConnectionId, message: Message, effects: &mut Vec<ServerEffect>) {
+        match message {
+            Message::Request(request) => self.request(now, from, request, effects),
+            Message::NewSpace { space } => self.adopt(now, space, effects),
+            _other => {}
+        }
+    }
+
+    fn manager(&mut self, now: Time, from: SocketAddr, message: Message, effects: &mut Vec<ServerEffect>) {
+        match message {
+            Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::Lease { sent, micros, unix_millis } => self.leased(now, sent, micros, unix_millis),
+            Message::Managers { managers, .. } => effects.push(ServerEffect::Managers(managers)),
+            Message::Backup { suffix } => {
+                self.backup_for = Some(from);
+                effects.push(ServerEffect::Backup { suffix });
+            }
+            Message::Unwelcome { reason } => effects.push(ServerEffect::Exit(reason)),
+            _other => {}
+        }
+    }
+
+    fn backed_up(&mut self, suffix: String, result: Result<String, String>, effects: &mut Vec<ServerEffect>) {
+        let Some(manager) = self.backup_for.take() else { return };
+        let (path, error) = match result {
+            Ok(path) => (Some(path), None),
+            Err(error) => (None, Some(error)),
+        };
+        effects.push(ServerEffect::Manager(manager, Message::BackedUp { suffix, path, error }));
+    }
+
+    fn leased(&mut self, now: Time, sent: Time, micros: u64, unix_millis: u64) {
+        self.lease_end = self.lease_end.max(sent.plus_micros(micros));
+        self.cell_time = Some((now, UnixMillis(unix_millis)));
+    }
+
+    fn server_up(&mut self, now: Time, id: ServerId, effects: &mut Vec<ServerEffect>) {
+        self.up.insert(id);
+        // The other may be behind; it must know our space before anything that names it.
+        self.give_space(id, SpaceNumber(0), effects);
+        let Some(index) = self.index_of(id) else { return };
+        self.links[usize::from(index)].up = true;
+        self.resend(now, index, effects);
+        self.resend_settle(index, effects);
+    }
+
+    fn server_down(&mut self, id: ServerId) {
+        self.up.remove(&id);
+        if let Some(index) = self.index_of(id) {
+            self.links[usize::from(index)].up = false;
+        }
+    }
+
+    fn give_space(&self, to: ServerId, above: SpaceNumber, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        if world.number() > above {
+            effects.push(ServerEffect::Server(to, Message::NewSpace { space: world.space.clone() }));
+        }
+    }
+
+    /// The member that is this life of that server, and acts.
+    fn index_of(&self, server: ServerId) -> Option<u16> {
+        self.world.as_ref()?.space.index_of(server)
+    }
+
+    fn send(&self, to: u16, message: Message, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        if self.links[usize::from(to)].up {
+            effects.push(ServerEffect::Server(world.space.server(to), message));
+        }
+    }
+
+    fn answer(&self, to: ConnectionId, seq: u64, answer: Answer, effects: &mut Vec<ServerEffect>) {
+        effects.push(ServerEffect::Gateway(to, Message::Answer { seq, answer }));
+    }
+
+    /// "Not here": with the space that says where, if the gateway's is older.
+    fn wrong_space(&mut self, to: ConnectionId, request: &Request, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let newest = world.number();
+        if request.space < newest && self.told.get(&to).is_none_or(|&told| told < newest) {
+            self.told.insert(to, newest);
+            effects.push(ServerEffect::Gateway(to, Message::NewSpace { space: world.space.clone() }));
+        }
+        self.answer(to, request.id.seq, Answer::WrongSpace { newest }, effects);
+    }
+
+    fn alive(&mut self, now: Time, only: Option<SocketAddr>, effects: &mut Vec<ServerEffect>) {
+        let alive = Alive {
+            server: self.settings.id,
+            previous: self.settings.previous,
+            cluster: self.settings.cluster,
+            space: self.world.as_ref().map_or(SpaceNumber(0), World::number),
+            sent: now,
+            usage: self.store.usage(),
+            progress: self.copies.progress(),
+            gets: self.counts.gets,
+            sets: self.counts.sets,
+            deletes: self.counts.deletes,
+        };
+        for &manager in self.managers.iter().filter(|&&one| only.is_none_or(|only| only == one)) {
+            effects.push(ServerEffect::Manager(manager, Message::Alive(alive.clone())));
+        }
+    }
+
+    fn store_fault(&self, fault: &Fault, effects: &mut Vec<ServerEffect>) {
+        effects.push(ServerEffect::Note(ServerNote::StoreFault { what: fault.to_string() }));
+    }
+
+    /// Seconds of the cell's time; of people's while no manager was ever heard.
+    fn cell_seconds(&self, now: Time) -> u64 {
+        let millis = match self.cell_time {
+            Some((heard, time)) => time.0 + now.since(heard) / 1000,
+            None => self.wall.0,
+        };
+        millis / 1000
+    }
+
+    fn expired(&self, now: Time, expiry: u32) -> bool {
+        expiry != 0 && self.cell_seconds(now) >= u64::from(expiry)
+    }
+
+    fn gateway_expired(&self, gateway: GatewayId) -> bool {
+        self.world.as_ref().is_some_and(|world| world.space.expired(gateway))
+    }
+}
+
+/// A watermark that no frame carried goes out on its own after this long. (Rule 7)
+const WATERMARK_MICROS: u64 = 2_000;

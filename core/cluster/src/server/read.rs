@@ -1,0 +1,434 @@
+//! Reads: under the lease, or after all others of A(k) confirmed the space; never an unconfirmed version.
+
+use super::Server;
+use super::judge::{self, Verdict};
+use super::world::State;
+use crate::{
+    Answer, Committed, Kind, Message, Mutation, Operation, Record, Refusal, Request, RequestId, ServerEffect,
+    ServerId, SpaceNumber, Store, StoreKey,
+};
+use kumo_paxos::Time;
+use kumo_session::ConnectionId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Reads that wait for somebody else.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// Without a lease: answered when a round of confirmations that began after they came is complete.
+    unleased: VecDeque<(ConnectionId, Request)>,
+    round: Option<Round>,
+    /// Asked of a primary.
+    asked: BTreeMap<u64, Asked>,
+    ticket: u64,
+}
+
+/// One question to all others: are you in this space too?
+#[derive(Debug)]
+struct Round {
+    ticket: u64,
+    began: Time,
+    confirmed: BTreeSet<u16>,
+    reads: Vec<(ConnectionId, Request)>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    began: Time,
+    what: Wanted,
+}
+
+/// What is done with a primary's word.
+#[derive(Debug)]
+enum Wanted {
+    /// Passed on to a gateway.
+    Read(ConnectionId, u64),
+    /// Clears a mark that no watermark will.
+    Mark(StoreKey),
+}
+
+impl Reads {
+    pub fn len(&self) -> usize {
+        let in_round = self.round.as_ref().map_or(0, |round| round.reads.len());
+        self.unleased.len() + in_round + self.asked.len()
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// Rule 8.
+    pub(super) fn get(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let Some(world) = &self.world else {
+            return self.answer(from, request.id.seq, Answer::Wait, effects);
+        };
+        let piece = world.piece(request.hash);
+        if !world.me.is_some_and(|me| world.arc(piece).readers.contains(&me)) {
+            return self.wrong_space(from, &request, effects);
+        }
+        if piece.state != State::Normal {
+            return self.answer(from, request.id.seq, Answer::Wait, effects);
+        }
+        if !self.may_read(now, &request) && !self.settings.broken.is(Mutation::ReadWithoutLease) {
+            return self.read_later(now, from, request, effects);
+        }
+        self.read(now, from, &request, effects);
+    }
+
+    /// A lease, or nobody else that could know better.
+    fn may_read(&self, now: Time, request: &Request) -> bool {
+        let Some(world) = &self.world else { return false };
+        let arc = world.arc(world.piece(request.hash));
+        self.has_lease(now) || world.others(arc).next().is_none()
+    }
+
+    /// The read itself, when it is certain that this server is still an owner.
+    fn read(&mut self, now: Time, from: ConnectionId, request: &Request, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let seq = request.id.seq;
+        let key = StoreKey { hash: request.hash, key: request.key.clone() };
+        let arc = world.arc(world.piece(request.hash));
+        if !world.is_primary(arc) {
+            let primary = arc.primary();
+            return self.read_as_other(now, from, seq, key, primary, effects);
+        }
+        let answer = match self.committed(&key) {
+            Ok(None) => Answer::Wait,
+            Ok(Some(Committed { record })) => self.shown(now, record.as_ref()),
+            Err(reason) => Answer::Refused { reason },
+        };
+        self.answer(from, seq, answer, effects);
+    }
+
+    /// Another owner: an unconfirmed version, or one about to expire, is the primary's to judge. (Rules 8, 18)
+    fn read_as_other(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        seq: u64,
+        key: StoreKey,
+        primary: Option<u16>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let found = self.store.get(key.hash, &key.key);
+        let Ok(record) = found else {
+            let reason = Refusal::Damaged;
+            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        };
+        let soon = self.cell_seconds(now) + EXPIRY_DOUBT_SECONDS;
+        let doubtful =
+            record.as_ref().is_some_and(|record| record.expiry != 0 && u64::from(record.expiry) <= soon);
+        let dirty = self.dirty.contains_key(&key) && !self.settings.broken.is(Mutation::ReplicaShowsDirty);
+        if !dirty && !doubtful {
+            let answer = self.shown(now, record.as_ref());
+            return self.answer(from, seq, answer, effects);
+        }
+        match primary {
+            Some(primary) if self.links[usize::from(primary)].up && self.reads.asked.len() < ASKED_MAX => {
+                self.ask(now, primary, key, Wanted::Read(from, seq), effects);
+            }
+            _nobody => self.answer(from, seq, Answer::Wait, effects),
+        }
+    }
+
+    fn ask(&mut self, now: Time, primary: u16, key: StoreKey, what: Wanted, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let space = world.number();
+        self.reads.ticket += 1;
+        let ticket = self.reads.ticket;
+        self.reads.asked.insert(ticket, Asked { began: now, what });
+        self.send(primary, Message::AskPrimary { space, ticket, key }, effects);
+    }
+
+    /// At the primary: what is committed for the key; `None` while that is being settled.
+    fn committed(&self, key: &StoreKey) -> Result<Option<Committed>, Refusal> {
+        if let Some(pending) = self.pending.get(key) {
+            if self.settings.broken.is(Mutation::PrimaryShowsPending) {
+                return Ok(Some(Committed { record: Some(pending.record.clone()) }));
+            }
+            if !pending.shows_old {
+                return Ok(None);
+            }
+        }
+        match self.store.get(key.hash, &key.key) {
+            Ok(record) => Ok(Some(Committed { record })),
+            Err(_) => Err(Refusal::Damaged),
+        }
+    }
+
+    fn shown(&self, now: Time, record: Option<&Record>) -> Answer {
+        match record {
+            Some(record) if record.kind == Kind::Value && !self.expired(now, record.expiry) => {
+                judge::shown(record, self.cell_seconds(now))
+            }
+            _missing => Answer::Missing,
+        }
+    }
+
+    pub(super) fn asked(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        space: SpaceNumber,
+        ticket: u64,
+        key: StoreKey,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if !self.same_space(from, space, effects) {
+            return;
+        }
+        let Some(world) = &self.world else { return };
+        let piece = world.piece(key.hash);
+        let mine = world.is_primary(world.arc(piece)) && piece.state == State::Normal;
+        let mut found = if mine { self.committed(&key).ok().flatten() } else { None };
+        if let Some(committed) = &mut found
+            && committed.record.as_ref().is_some_and(|record| self.expired(now, record.expiry))
+        {
+            // The asker passes on what is shown; what has expired is not.
+            committed.record =
+                committed.record.take().map(|record| Record { kind: Kind::Tombstone, ..record });
+        }
+        effects.push(ServerEffect::Server(from, Message::PrimarySays { space, ticket, found }));
+    }
+
+    pub(super) fn primary_says(
+        &mut self,
+        now: Time,
+        space: SpaceNumber,
+        ticket: u64,
+        found: Option<Committed>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        // In another space the answer may be of a primary that is none any more.
+        if self.world.as_ref().is_none_or(|world| world.number() != space) {
+            return;
+        }
+        let Some(asked) = self.reads.asked.remove(&ticket) else { return };
+        match asked.what {
+            Wanted::Read(from, seq) => {
+                let answer = match found {
+                    None => Answer::Wait,
+                    Some(Committed { record }) => self.shown_by_primary(now, record.as_ref()),
+                };
+                self.answer(from, seq, answer, effects);
+            }
+            Wanted::Mark(key) => self.mark_answered(&key, found),
+        }
+    }
+
+    /// The primary has judged the expiry already.
+    fn shown_by_primary(&self, now: Time, record: Option<&Record>) -> Answer {
+        match record {
+            Some(record) if record.kind == Kind::Value => judge::shown(record, self.cell_seconds(now)),
+            _missing => Answer::Missing,
+        }
+    }
+
+    /// The very version that is marked is committed: it is marked no more.
+    fn mark_answered(&mut self, key: &StoreKey, found: Option<Committed>) {
+        let Some(Committed { record: Some(record) }) = found else { return };
+        let held = self.store.head(key.hash, &key.key).ok().flatten();
+        if held.is_some_and(|head| head.stamp == record.stamp) {
+            self.dirty.remove(key);
+        }
+    }
+
+    /// Marks of earlier epochs, whose watermark came too late or got lost: asked of the primary, a few at a time.
+    pub(super) fn ask_about_marks(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let stale: Vec<(StoreKey, u16)> = self
+            .dirty
+            .iter()
+            .filter(|(_, mark)| mark.epoch != world.number())
+            .filter_map(|(key, _)| {
+                let piece = world.piece(key.hash);
+                let primary = world.arc(piece).primary()?;
+                let settled = piece.state == State::Normal && Some(primary) != world.me;
+                (settled && self.links[usize::from(primary)].up).then(|| (key.clone(), primary))
+            })
+            .take(MARKS_ASKED_MAX)
+            .collect();
+        for (key, primary) in stale {
+            self.ask(now, primary, key.clone(), Wanted::Mark(key), effects);
+        }
+    }
+
+    /// An answer that writes nothing.
+    pub(super) fn answer_as_read(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        answer: Answer,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let lax = self.settings.broken.is(Mutation::NegativeWithoutLease)
+            || self.settings.broken.is(Mutation::ReadWithoutLease);
+        if self.may_read(now, &request) || lax {
+            return self.say_no(from, request.id, answer, effects);
+        }
+        self.read_later(now, from, request, effects);
+    }
+
+    /// Nothing was written, and that is the last word: an earlier try of the same request that is still on its way,
+    /// in a connection that the gateway gave up, must not be executed after it.
+    fn say_no(&mut self, from: ConnectionId, id: RequestId, answer: Answer, effects: &mut Vec<ServerEffect>) {
+        self.ids.negative(id, answer.clone());
+        self.answer(from, id.seq, answer, effects);
+    }
+
+    /// Rule 9: without a lease, after all others of A(k) said that they are in the same space.
+    fn read_later(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if self.reads.unleased.len() >= UNLEASED_MAX {
+            return self.answer(from, request.id.seq, Answer::Wait, effects);
+        }
+        self.reads.unleased.push_back((from, request));
+        self.begin_round(now, effects);
+    }
+
+    fn begin_round(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        if self.reads.round.is_some() || self.reads.unleased.is_empty() {
+            return;
+        }
+        let Some(world) = &self.world else { return };
+        let space = world.number();
+        self.reads.ticket += 1;
+        let ticket = self.reads.ticket;
+        let reads: Vec<(ConnectionId, Request)> = self.reads.unleased.drain(..).collect();
+        let mut others = BTreeSet::new();
+        for (_, request) in &reads {
+            others.extend(world.others(world.arc(world.piece(request.hash))));
+        }
+        self.reads.round = Some(Round { ticket, began: now, confirmed: BTreeSet::new(), reads });
+        for other in others {
+            self.send(other, Message::Confirm { space, ticket }, effects);
+        }
+    }
+
+    pub(super) fn confirm(
+        &mut self,
+        from: ServerId,
+        space: SpaceNumber,
+        ticket: u64,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if self.same_space(from, space, effects) {
+            effects.push(ServerEffect::Server(from, Message::Confirmed { space, ticket }));
+        }
+    }
+
+    pub(super) fn confirmed(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        space: SpaceNumber,
+        ticket: u64,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let (Some(world), Some(round)) = (&self.world, &mut self.reads.round) else { return };
+        let Some(index) = world.space.index_of(from) else { return };
+        if world.number() != space || round.ticket != ticket {
+            return;
+        }
+        round.confirmed.insert(index);
+        let all = |request: &Request| {
+            let arc = world.arc(world.piece(request.hash));
+            world.others(arc).all(|other| round.confirmed.contains(&other))
+        };
+        let (ready, rest): (Vec<_>, Vec<_>) = round.reads.drain(..).partition(|(_, request)| all(request));
+        round.reads = rest;
+        if round.reads.is_empty() {
+            self.reads.round = None;
+        }
+        for (from, request) in ready {
+            self.read_confirmed(now, from, request, effects);
+        }
+        self.begin_round(now, effects);
+    }
+
+    fn read_confirmed(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if request.operation == Operation::Get {
+            return self.read(now, from, &request, effects);
+        }
+        // A write that was answered "no": judged again, for the key may have changed meanwhile.
+        let key = StoreKey { hash: request.hash, key: request.key.clone() };
+        if self.pending.contains_key(&key) {
+            return self.answer(from, request.id.seq, Answer::Wait, effects);
+        }
+        match self.judge(now, &key, &request.operation) {
+            Ok((_, Verdict::Answer(answer))) => self.say_no(from, request.id, answer, effects),
+            Ok((_, Verdict::Write(_))) => self.request(now, from, request, effects),
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                let reason = Refusal::Damaged;
+                self.answer(from, request.id.seq, Answer::Refused { reason }, effects);
+            }
+        }
+    }
+
+    /// In a new space every read that waits begins anew: whoever sent it asks again.
+    pub(super) fn reads_restart(&mut self, _now: Time, effects: &mut Vec<ServerEffect>) {
+        let reads = std::mem::take(&mut self.reads);
+        self.reads.ticket = reads.ticket;
+        let in_round = reads.round.into_iter().flat_map(|round| round.reads);
+        for (from, request) in reads.unleased.into_iter().chain(in_round) {
+            self.answer(from, request.id.seq, Answer::Wait, effects);
+        }
+        for asked in reads.asked.into_values() {
+            if let Wanted::Read(from, seq) = asked.what {
+                self.answer(from, seq, Answer::Wait, effects);
+            }
+        }
+    }
+
+    /// Who waited too long is told to ask again.
+    pub(super) fn reads_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        if self.reads.round.as_ref().is_some_and(|round| now.since(round.began) > ROUND_MICROS) {
+            let reads = self.reads.round.take().map(|round| round.reads).unwrap_or_default();
+            for (from, request) in reads {
+                self.answer(from, request.id.seq, Answer::Wait, effects);
+            }
+        }
+        self.begin_round(now, effects);
+        // Tickets grow with time: the oldest are first.
+        while let Some(oldest) = self.reads.asked.first_entry() {
+            if now.since(oldest.get().began) <= ROUND_MICROS {
+                break;
+            }
+            if let Wanted::Read(from, seq) = oldest.remove().what {
+                self.answer(from, seq, Answer::Wait, effects);
+            }
+        }
+    }
+}
+
+/// Reads that wait for confirmations. Beyond it they are told to ask again.
+const UNLEASED_MAX: usize = 65_536;
+
+/// Questions to primaries under way.
+const ASKED_MAX: usize = 16_384;
+
+/// Marks asked about in one tick.
+const MARKS_ASKED_MAX: usize = 256;
+
+/// A question that nobody answered for so long is given up.
+const ROUND_MICROS: u64 = 200_000;
+
+/// A value this near its expiry is the primary's to judge: the servers' ideas of the cell's time may differ so
+/// much. (Rule 18)
+const EXPIRY_DOUBT_SECONDS: u64 = 2;

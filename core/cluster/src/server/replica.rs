@@ -1,0 +1,106 @@
+//! The other side of a write: records that come from a key's primary, and the marks that keep them out of sight.
+
+use super::Server;
+use super::world::State;
+use crate::{
+    Fault, Message, Mutation, Origin, Record, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
+};
+
+/// A record that may not be committed. Only a watermark of the same epoch that covers the frame clears it, or the
+/// primary's word that this very version is committed. (Rule 6)
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub epoch: SpaceNumber,
+    /// 0: of no frame.
+    pub seq: u64,
+    pub origin: Option<Origin>,
+}
+
+impl<S: Store> Server<S> {
+    pub(super) fn replicate(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
+        let Message::Replicate { epoch, seq, watermark, origin, key, record } = message else { return };
+        if !self.same_space(from, epoch, effects) {
+            return;
+        }
+        let Some(world) = &self.world else { return };
+        let Some(index) = world.space.index_of(from) else { return };
+        let piece = world.piece(key.hash);
+        let arc = world.arc(piece);
+        // Rule 6: from the primary alone, and only if this server is to acknowledge.
+        if arc.primary() != Some(index) || !world.me.is_some_and(|me| arc.acknowledges(me)) {
+            return;
+        }
+        let catching = matches!(piece.state, State::Catching { .. });
+        self.clock = self.clock.max(record.stamp.clock);
+        match self.take(&key, &record, catching) {
+            Ok(stored) => {
+                if stored && seq > self.links[usize::from(index)].heard {
+                    self.links[usize::from(index)].mark(seq, key.clone());
+                    self.dirty.insert(key.clone(), Mark { epoch, seq, origin: origin.clone() });
+                }
+                if let Some(origin) = origin {
+                    self.ids.close(origin.id.gateway, origin.lowest_open);
+                    self.ids.remember(origin.id, key.hash, origin.reply);
+                }
+                effects.push(ServerEffect::Server(from, Message::Replicated { epoch, seq }));
+            }
+            Err(Fault::Full) => effects.push(ServerEffect::Server(from, Message::ReplicaFull { epoch, seq })),
+            Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => self.store_fault(&fault, effects),
+        }
+        self.watermark(from, epoch, watermark);
+    }
+
+    /// Stores a replicated record unless a newer one is here. True: it is what is stored now.
+    fn take(&mut self, key: &StoreKey, record: &Record, catching: bool) -> Result<bool, Fault> {
+        let head = self.store.head(key.hash, &key.key)?;
+        // While Catching, what is from before never wins, whatever the stamps. (Rule 6)
+        let compared =
+            !catching || self.replicated.contains(key) || self.settings.broken.is(Mutation::CatchingOldWins);
+        let stored =
+            head.map_or(Stamp::default(), |head| if compared { head.stamp } else { Stamp::default() });
+        if stored > record.stamp {
+            return Ok(false);
+        }
+        if stored < record.stamp {
+            self.store.put(key.hash, &key.key, record)?;
+        }
+        if catching {
+            self.replicated.insert(key.clone());
+        }
+        Ok(true)
+    }
+
+    /// The sender and this server are in one space; if not, the one that is behind is helped.
+    pub(super) fn same_space(
+        &mut self,
+        from: ServerId,
+        theirs: SpaceNumber,
+        effects: &mut Vec<ServerEffect>,
+    ) -> bool {
+        let mine = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        if theirs > mine {
+            effects.push(ServerEffect::Server(from, Message::WantSpace { above: mine }));
+        }
+        if theirs < mine {
+            self.give_space(from, theirs, effects);
+        }
+        theirs == mine
+    }
+
+    /// Clears the marks of frames that are committed.
+    pub(super) fn watermark(&mut self, from: ServerId, epoch: SpaceNumber, upto: u64) {
+        let Some(world) = &self.world else { return };
+        if world.number() != epoch {
+            return;
+        }
+        let Some(index) = world.space.index_of(from) else { return };
+        let link = &mut self.links[usize::from(index)];
+        link.heard = link.heard.max(upto);
+        while link.marks.front().is_some_and(|&(seq, _)| seq <= upto) {
+            let Some((seq, key)) = link.marks.pop_front() else { break };
+            if self.dirty.get(&key).is_some_and(|mark| mark.epoch == epoch && mark.seq == seq) {
+                self.dirty.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Settlement: a new primary gathers what the others hold unconfirmed, and carries it forward. (Rule 11)
+
+use super::Server;
+use super::world::State;
+use super::write::Pending;
+use crate::{
+    GatewayId, Message, Mutation, Range, Record, Remembered, ServerEffect, ServerId, ServerNote, SpaceNumber,
+    Store, StoreKey, Unsettled,
+};
+use kumo_paxos::Time;
+use std::collections::BTreeMap;
+
+/// Under way in one space; a newer space begins another.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    began: Time,
+    asked_at: Time,
+    pieces: usize,
+    /// Per member that was asked: about what, and whether all of its answer is here.
+    asked: BTreeMap<u16, Asked>,
+    /// The greatest version of every key that somebody listed.
+    gathered: BTreeMap<StoreKey, Unsettled>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    ranges: Vec<Range>,
+    answered: bool,
+}
+
+impl<S: Store> Server<S> {
+    pub(super) fn begin_settlement(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let earlier = self.settlement.take();
+        let Some(world) = &self.world else { return };
+        let mut asked: BTreeMap<u16, Asked> = BTreeMap::new();
+        let mut pieces = 0;
+        for piece in world.pieces.iter().filter(|piece| piece.state == State::Settling) {
+            pieces += 1;
+            for other in world.others(world.arc(piece)) {
+                let entry =
+                    asked.entry(other).or_insert_with(|| Asked { ranges: Vec::new(), answered: false });
+                entry.ranges.push(piece.range);
+            }
+        }
+        if pieces == 0 {
+            return;
+        }
+        let mut gathered = BTreeMap::new();
+        if self.settings.broken.is(Mutation::SettlementNotRestarted)
+            && let Some(earlier) = earlier
+        {
+            gathered = earlier.gathered;
+            for (other, was) in earlier.asked {
+                asked.entry(other).and_modify(|entry| entry.answered = was.answered);
+            }
+        }
+        if self.settings.broken.is(Mutation::NoSettlement) {
+            asked.values_mut().for_each(|entry| entry.answered = true);
+        }
+        effects.push(ServerEffect::Note(ServerNote::Settling { arcs: pieces }));
+        let others: Vec<u16> = asked.keys().copied().collect();
+        self.settlement = Some(Settlement { began: now, asked_at: now, pieces, asked, gathered });
+        for other in others {
+            self.resend_settle(other, effects);
+        }
+        self.settle_pieces(now, effects);
+    }
+
+    /// Asks that member, or asks it again.
+    pub(super) fn resend_settle(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let (Some(world), Some(settlement)) = (&self.world, &self.settlement) else { return };
+        let Some(asked) = settlement.asked.get(&to) else { return };
+        if !asked.answered {
+            let message = Message::Settle { space: world.number(), ranges: asked.ranges.clone() };
+            self.send(to, message, effects);
+        }
+    }
+
+    pub(super) fn settle_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let Some(settlement) = &mut self.settlement else { return };
+        if now.since(settlement.asked_at) < ASK_AGAIN_MICROS {
+            return;
+        }
+        settlement.asked_at = now;
+        let others: Vec<u16> = settlement.asked.keys().copied().collect();
+        for other in others {
+            self.resend_settle(other, effects);
+        }
+    }
+
+    /// At one that was asked: everything unconfirmed in those ranges, and the ids that may be asked for again.
+    /// Being in the space, it takes nothing any more from who was primary before.
+    pub(super) fn settle(
+        &mut self,
+        from: ServerId,
+        space: SpaceNumber,
+        ranges: Vec<Range>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if !self.same_space(from, space, effects) {
+            return;
+        }
+        let mut unsettled = Vec::new();
+        let mut bytes = 0;
+        for range in &ranges {
+            let (first, last) = bounds(range);
+            for (key, mark) in self.dirty.range(first..) {
+                if key.hash > last {
+                    break;
+                }
+                let Ok(Some(record)) = self.store.get(key.hash, &key.key) else { continue };
+                bytes += record.data.len() + key.key.len();
+                unsettled.push(Unsettled { key: key.clone(), record, origin: mark.origin.clone() });
+                if bytes > PART_BYTES_MAX {
+                    bytes = 0;
+                    let message = part(space, std::mem::take(&mut unsettled));
+                    effects.push(ServerEffect::Server(from, message));
+                }
+            }
+        }
+        let message = Message::Settled {
+            space,
+            unsettled,
+            remembered: self.ids.in_ranges(&ranges),
+            lowest_open: self.ids.lowest_open(),
+            more: false,
+        };
+        effects.push(ServerEffect::Server(from, message));
+    }
+
+    pub(super) fn settled(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        message: Message,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let Message::Settled { space, unsettled, remembered, lowest_open, more } = message else { return };
+        let Some(index) = self.index_of(from) else { return };
+        let (Some(world), Some(settlement)) = (&self.world, &mut self.settlement) else { return };
+        if world.number() != space || settlement.asked.get(&index).is_none_or(|asked| asked.answered) {
+            return;
+        }
+        for one in unsettled {
+            gather(&mut settlement.gathered, one);
+        }
+        if !more && let Some(asked) = settlement.asked.get_mut(&index) {
+            asked.answered = true;
+        }
+        self.learn_ids(remembered, lowest_open);
+        self.settle_pieces(now, effects);
+    }
+
+    /// What another knows of requests, so that a retry is answered and not executed again. (Rule 22)
+    pub(super) fn learn_ids(&mut self, remembered: Vec<Remembered>, lowest_open: Vec<(GatewayId, u64)>) {
+        if self.settings.broken.is(Mutation::IdsNotCarried) {
+            return;
+        }
+        for (gateway, lowest) in lowest_open {
+            if !self.gateway_expired(gateway) {
+                self.ids.close(gateway, lowest);
+            }
+        }
+        for one in remembered {
+            if !self.gateway_expired(one.id.gateway) {
+                self.ids.remember(one.id, one.hash, one.reply);
+            }
+        }
+    }
+
+    /// Pieces of which everybody has answered are Normal from here on, but for the keys that were listed.
+    fn settle_pieces(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let (Some(world), Some(settlement)) = (&mut self.world, &mut self.settlement) else { return };
+        let mut done = Vec::new();
+        for at in 0..world.pieces.len() {
+            let piece = world.pieces[at];
+            if piece.state != State::Settling {
+                continue;
+            }
+            let others = world.others(world.arc(&piece));
+            let answered = |other: u16| settlement.asked.get(&other).is_some_and(|asked| asked.answered);
+            if others.into_iter().all(answered) {
+                world.pieces[at].state = State::Normal;
+                done.push(piece.range);
+            }
+        }
+        let left = world.pieces.iter().any(|piece| piece.state == State::Settling);
+        let mut listed = Vec::new();
+        for range in &done {
+            let (first, last) = bounds(range);
+            while let Some((key, _)) = settlement.gathered.range(first.clone()..).next() {
+                if key.hash > last {
+                    break;
+                }
+                let key = key.clone();
+                listed.extend(settlement.gathered.remove(&key));
+            }
+        }
+        if !left {
+            let micros = now.since(settlement.began);
+            effects.push(ServerEffect::Note(ServerNote::SettlementDone { arcs: settlement.pieces, micros }));
+            self.settlement = None;
+        }
+        self.carry_forward(now, &done, listed, effects);
+    }
+
+    /// The greatest version of each listed key, this server's own marks included, is replicated to all: same
+    /// stamp, same request id.
+    fn carry_forward(
+        &mut self,
+        now: Time,
+        ranges: &[Range],
+        listed: Vec<Unsettled>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let mut gathered: BTreeMap<StoreKey, Unsettled> = BTreeMap::new();
+        for one in listed {
+            gather(&mut gathered, one);
+        }
+        for range in ranges {
+            let (first, last) = bounds(range);
+            for (key, mark) in self.dirty.range(first..) {
+                if key.hash > last {
+                    break;
+                }
+                let Ok(Some(record)) = self.store.get(key.hash, &key.key) else { continue };
+                let origin = mark.origin.clone();
+                gather(&mut gathered, Unsettled { key: key.clone(), record, origin });
+            }
+        }
+        for (key, one) in gathered {
+            let one = self.or_mine(one);
+            self.clock = self.clock.max(one.record.stamp.clock);
+            let origin = one.origin.filter(|_| !self.settings.broken.is(Mutation::IdsNotCarried));
+            let mut pending = Pending::new(one.record, origin);
+            // The store may hold this version already, and the one before is not to be had.
+            pending.shows_old = false;
+            self.begin(now, key, pending, effects);
+        }
+        if !ranges.is_empty() {
+            self.copy_more(now, effects);
+        }
+    }
+
+    /// A version that this server holds above the listed one is committed, or was listed too.
+    fn or_mine(&self, one: Unsettled) -> Unsettled {
+        match self.store.get(one.key.hash, &one.key.key) {
+            Ok(Some(record)) if record.stamp > one.record.stamp => Unsettled { record, origin: None, ..one },
+            _listed => one,
+        }
+    }
+}
+
+fn gather(gathered: &mut BTreeMap<StoreKey, Unsettled>, one: Unsettled) {
+    match gathered.get(&one.key) {
+        Some(known) if stamp_of(&known.record) >= stamp_of(&one.record) => {}
+        _older => {
+            gathered.insert(one.key.clone(), one);
+        }
+    }
+}
+
+fn stamp_of(record: &Record) -> crate::Stamp {
+    record.stamp
+}
+
+/// From which key a range starts, and the last hash in it.
+pub(super) fn bounds(range: &Range) -> (StoreKey, crate::KeyHash) {
+    (StoreKey { hash: range.first, key: bytes::Bytes::new() }, range.last)
+}
+
+fn part(space: SpaceNumber, unsettled: Vec<Unsettled>) -> Message {
+    Message::Settled { space, unsettled, remembered: Vec::new(), lowest_open: Vec::new(), more: true }
+}
+
+/// Who has not answered a settlement is asked again after this long.
+const ASK_AGAIN_MICROS: u64 = 100_000;
+
+/// Data in one part of an answer.
+const PART_BYTES_MAX: usize = 1 << 20;

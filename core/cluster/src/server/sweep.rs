@@ -1,0 +1,137 @@
+//! What a server does by itself, a little at a time: signs of life, resending, expiry, collecting tombstones,
+//! dropping what it does not own any more.
+
+use super::Server;
+use super::judge::{Content, Says};
+use super::world::{State, World};
+use super::write::Pending;
+use crate::{Fault, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
+use bytes::Bytes;
+use kumo_paxos::Time;
+
+/// Where the sweep through the store is.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    after: Option<StoreKey>,
+    /// Records dropped since the last note.
+    dropped: u64,
+    ticks: u64,
+}
+
+impl<S: Store> Server<S> {
+    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        if self.watermark_at.is_some_and(|at| now >= at) {
+            self.watermark_at = None;
+            self.send_watermarks(effects);
+        }
+        if now < self.tick_at {
+            return;
+        }
+        self.tick_at = now.plus_micros(TICK_MICROS);
+        if now >= self.alive_at {
+            // A lease is half a keepalive's worth: it is asked for often enough to outlive two lost signs.
+            self.alive_at = now.plus_micros(self.settings.keepalive_micros / ALIVE_SHARE);
+            self.alive(now, None, effects);
+        }
+        self.resend_tick(now, effects);
+        self.settle_tick(now, effects);
+        self.reads_tick(now, effects);
+        self.copy_more(now, effects);
+        self.sweep.ticks += 1;
+        if self.sweep.ticks.is_multiple_of(SWEEP_TICKS) {
+            self.ask_about_marks(now, effects);
+            if let Err(fault) = self.sweep_some(now, effects) {
+                self.store_fault(&fault, effects);
+            }
+        }
+    }
+
+    /// Frames that nobody acknowledged for a while, and commits that the store refused.
+    fn resend_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        for index in 0..self.links.len() {
+            let link = &self.links[index];
+            if link.up && now.since(link.sent_at) > RESEND_MICROS && link.unacknowledged().next().is_some() {
+                self.resend(now, index as u16, effects);
+            }
+        }
+        let ready = self.pending.iter().filter(|(_, pending)| pending.waiting.is_empty());
+        let ready: Vec<StoreKey> = ready.map(|(key, _)| key.clone()).take(SWEEP_COUNT).collect();
+        for key in ready {
+            self.commit_if_all(now, &key, effects);
+        }
+    }
+
+    fn sweep_some(&mut self, now: Time, effects: &mut Vec<ServerEffect>) -> Result<(), Fault> {
+        if self.world.is_none() {
+            return Ok(());
+        }
+        let first = self.sweep.after.as_ref().map_or(KeyHash(0), |key| key.hash);
+        let found = self.store.scan(first, KeyHash(u64::MAX), self.sweep.after.as_ref(), SWEEP_COUNT)?;
+        let ended = found.len() < SWEEP_COUNT;
+        self.sweep.after = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
+        for (key, head) in found {
+            let Some(world) = &self.world else { return Ok(()) };
+            let piece = *world.piece(key.hash);
+            match (piece.state, head.kind) {
+                // Rule 17: everybody knows where it is now, and this server was an owner before.
+                (State::Gone, _) if self.owned && world.space.settled() => {
+                    self.store.remove(key.hash, &key.key)?;
+                    self.sweep.dropped += 1;
+                }
+                (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
+                    self.store.remove(key.hash, &key.key)?;
+                }
+                (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
+                    self.expire_value(now, key, effects);
+                }
+                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, _) => {}
+            }
+        }
+        if ended && self.sweep.dropped > 0 {
+            let records = std::mem::take(&mut self.sweep.dropped);
+            effects.push(ServerEffect::Note(ServerNote::Dropped { records }));
+        }
+        Ok(())
+    }
+
+    /// Rule 19.
+    fn collectable(&self, now: Time, world: &World, key: &StoreKey, stamp: crate::Stamp) -> bool {
+        let seconds = u64::from(stamp.clock.unix_seconds());
+        let age_micros = self.cell_seconds(now).saturating_sub(seconds).saturating_mul(1_000_000);
+        let quiet = world.space.settled() && world.space.job.is_none();
+        (quiet || self.settings.broken.is(Mutation::CollectDuringCopy))
+            && age_micros >= self.settings.tombstone_micros_min
+            && !self.dirty.contains_key(key)
+            && !self.pending.contains_key(key)
+    }
+
+    /// Rule 18: the primary writes a tombstone, by the ordinary way of a write.
+    fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let arc = world.arc(world.piece(key.hash));
+        let few = arc.acknowledgers().count() < self.settings.copies_min;
+        if !world.is_primary(arc) || few || self.pending.contains_key(&key) || self.store.is_full() {
+            return;
+        }
+        let Ok(head) = self.store.head(key.hash, &key.key) else { return };
+        let content =
+            Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
+        let record = self.stamped(head.as_ref(), &content);
+        self.begin(now, key, Pending::new(record, None), effects);
+    }
+}
+
+/// Between two looks at what is due.
+const TICK_MICROS: u64 = 50_000;
+
+/// Signs of life in a keepalive interval: with the default of 2 s, every 0.4 s, for leases of 1.5 s.
+const ALIVE_SHARE: u64 = 5;
+
+/// Ticks between two steps of the sweep.
+const SWEEP_TICKS: u64 = 2;
+
+/// Records that one step of the sweep looks at.
+const SWEEP_COUNT: usize = 1024;
+
+/// Frames without acknowledgement are sent again after this long.
+const RESEND_MICROS: u64 = 300_000;

@@ -1,0 +1,105 @@
+//! [`World`]: the space a server has adopted, and what state each piece of the ring is in for it.
+
+use crate::{Arc, KeyHash, Range, Space, SpaceNumber, Table};
+
+/// A server's view of the ring in the space it adopted last.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub space: Space,
+    pub table: Table,
+    /// This server's place among the members; none: it is not attached.
+    pub me: Option<u16>,
+    /// Cover the ring, ascending. Finer than the table's arcs where the states differ.
+    pub pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub range: Range,
+    /// The table's arc that it lies in.
+    pub arc: usize,
+    pub state: State,
+}
+
+/// What a server does with a piece of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing: it does not have to acknowledge anything there.
+    Gone,
+    /// It acknowledges, and serves if it is a reader.
+    Normal,
+    /// It is the new primary, and gathers what the others hold unconfirmed. Nothing is served.
+    Settling,
+    /// It is to become an owner: stores what comes, serves nothing.
+    Catching { since: SpaceNumber },
+}
+
+impl World {
+    /// The world after `space`; what was Normal, Settling or Catching goes on where the space lets it.
+    pub fn new(space: Space, me: Option<u16>, before: Option<&World>) -> World {
+        let table = Table::new(&space);
+        let mut pieces: Vec<Piece> = Vec::with_capacity(table.arcs().len());
+        let mut first = KeyHash(0);
+        let (mut arc, mut old) = (0, 0);
+        loop {
+            let here = &table.arcs()[arc];
+            let was = before.map(|world| (world, &world.pieces[old]));
+            let last = was.map_or(here.last, |(_, piece)| piece.range.last.min(here.last));
+            let state = state(&space, me, here, was);
+            match pieces.last_mut() {
+                Some(piece) if piece.arc == arc && piece.state == state => piece.range.last = last,
+                _ => pieces.push(Piece { range: Range { first, last }, arc, state }),
+            }
+            if last.0 == u64::MAX {
+                break;
+            }
+            first = KeyHash(last.0 + 1);
+            arc += usize::from(last == here.last);
+            old += usize::from(was.is_some_and(|(_, piece)| piece.range.last == last));
+        }
+        World { space, table, me, pieces }
+    }
+
+    pub fn number(&self) -> SpaceNumber {
+        self.space.number
+    }
+
+    pub fn position(&self, hash: KeyHash) -> usize {
+        self.pieces.partition_point(|piece| piece.range.last < hash)
+    }
+
+    pub fn piece(&self, hash: KeyHash) -> &Piece {
+        &self.pieces[self.position(hash)]
+    }
+
+    pub fn arc(&self, piece: &Piece) -> &Arc {
+        &self.table.arcs()[piece.arc]
+    }
+
+    pub fn is_primary(&self, arc: &Arc) -> bool {
+        self.me.is_some() && arc.primary() == self.me
+    }
+
+    /// The others of A(k).
+    pub fn others<'a>(&self, arc: &'a Arc) -> impl Iterator<Item = u16> + use<'a> {
+        let me = self.me;
+        arc.acknowledgers().filter(move |&one| Some(one) != me)
+    }
+}
+
+fn state(space: &Space, me: Option<u16>, arc: &Arc, was: Option<(&World, &Piece)>) -> State {
+    let Some(me) = me else { return State::Gone };
+    if arc.primary() == Some(me) {
+        // Who orders the keys already goes on; who begins to must first know what is unconfirmed.
+        let goes_on = was
+            .is_some_and(|(world, piece)| piece.state == State::Normal && world.is_primary(world.arc(piece)));
+        return if goes_on { State::Normal } else { State::Settling };
+    }
+    if arc.readers.contains(&me) || arc.old.contains(&me) {
+        return State::Normal;
+    }
+    if arc.comers.contains(&me) {
+        return State::Catching { since: space.whs_since };
+    }
+    State::Gone
+}

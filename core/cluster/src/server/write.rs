@@ -1,0 +1,389 @@
+//! Writes at the primary: ordered by key, judged on the committed version, stamped, acknowledged by all of A(k).
+
+use super::Server;
+use super::few::Few;
+use super::ids::Known;
+use super::judge::{self, Content, Verdict};
+use super::link::Frames;
+use super::world::State;
+use crate::{
+    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, RequestId,
+    ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
+};
+use kumo_paxos::Time;
+use kumo_session::ConnectionId;
+use std::collections::VecDeque;
+
+/// A write that not all of A(k) have acknowledged.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub record: Record,
+    pub origin: Option<Origin>,
+    /// Who wants its answer.
+    pub waiters: Vec<(ConnectionId, u64)>,
+    /// Who has not acknowledged.
+    pub waiting: Few,
+    pub frames: Frames,
+    /// The store still has the version before, which reads may show. Not so for what a settlement took over.
+    pub shows_old: bool,
+    /// Later requests for the key, in order.
+    pub queue: VecDeque<(ConnectionId, Request)>,
+}
+
+impl Pending {
+    pub fn new(record: Record, origin: Option<Origin>) -> Pending {
+        Pending {
+            record,
+            origin,
+            waiters: Vec::new(),
+            waiting: Few::default(),
+            frames: Frames::default(),
+            shows_old: true,
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn is_of(&self, id: RequestId) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.id == id)
+    }
+
+    /// Everybody who waits for this write or behind it.
+    pub fn everyone(&self) -> impl Iterator<Item = (ConnectionId, u64)> + '_ {
+        let queued = self.queue.iter().map(|(connection, request)| (*connection, request.id.seq));
+        self.waiters.iter().copied().chain(queued)
+    }
+}
+
+impl<S: Store> Server<S> {
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let number = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        if request.space > number {
+            // Rule 1: adopt first. The gateway asks again when it has sent us its space.
+            effects.push(ServerEffect::Gateway(from, Message::WantSpace { above: number }));
+            self.answer(from, request.id.seq, Answer::Wait, effects);
+            return;
+        }
+        self.ids.close(request.id.gateway, request.lowest_open);
+        match &request.operation {
+            Operation::Get => {
+                self.counts.gets += 1;
+                return self.get(now, from, request, effects);
+            }
+            Operation::Delete { .. } => self.counts.deletes += 1,
+            _set => self.counts.sets += 1,
+        }
+        self.write(now, from, request, effects);
+    }
+
+    fn write(&mut self, now: Time, from: ConnectionId, request: Request, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let piece = world.piece(request.hash);
+        if !world.is_primary(world.arc(piece)) {
+            return self.wrong_space(from, &request, effects);
+        }
+        let seq = request.id.seq;
+        if piece.state != State::Normal {
+            return self.answer(from, seq, Answer::Wait, effects);
+        }
+        if self.gateway_expired(request.id.gateway) {
+            let reason = Refusal::GatewayExpired;
+            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        }
+        let floor = world.space.id_floor;
+        let key = StoreKey { hash: request.hash, key: request.key.clone() };
+        // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
+        // before this server was primary, and its write not committed yet.
+        if self.pending.get(&key).is_some_and(|pending| pending.is_of(request.id)) {
+            return self.join(&key, from, seq);
+        }
+        match self.ids.look(request.id) {
+            Known::Done(reply) => {
+                let answer = Answer::Reply(reply.clone());
+                return self.answer(from, seq, answer, effects);
+            }
+            Known::Negative(answer) => {
+                let answer = answer.clone();
+                return self.answer(from, seq, answer, effects);
+            }
+            Known::Closed => {
+                let reason = Refusal::Answered;
+                return self.answer(from, seq, Answer::Refused { reason }, effects);
+            }
+            Known::No => {}
+        }
+        if request.first_space < floor && !self.settings.broken.is(Mutation::NoIdFloor) {
+            return self.answer(from, seq, Answer::Unknown, effects);
+        }
+        match self.pending.get_mut(&key) {
+            Some(pending) => {
+                let repeated = pending.queue.iter().position(|(_, queued)| queued.id == request.id);
+                match repeated {
+                    Some(at) => pending.queue[at].0 = from,
+                    None if pending.queue.len() >= QUEUE_MAX => self.answer(from, seq, Answer::Wait, effects),
+                    None => pending.queue.push_back((from, request)),
+                }
+            }
+            None => self.execute(now, from, request, key, effects),
+        }
+    }
+
+    fn join(&mut self, key: &StoreKey, from: ConnectionId, seq: u64) {
+        let Some(pending) = self.pending.get_mut(key) else { return };
+        // A retry: its sender takes the place of the earlier one.
+        pending.waiters.retain(|&(_, waiting)| waiting != seq);
+        pending.waiters.push((from, seq));
+    }
+
+    /// Rules 4 and 5.
+    pub(super) fn execute(
+        &mut self,
+        now: Time,
+        from: ConnectionId,
+        request: Request,
+        key: StoreKey,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let seq = request.id.seq;
+        let (head, verdict) = match self.judge(now, &key, &request.operation) {
+            Ok(judged) => judged,
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                return self.answer(from, seq, Answer::Refused { reason: Refusal::Damaged }, effects);
+            }
+        };
+        let content = match verdict {
+            // It writes nothing: a read, with a read's duties.
+            Verdict::Answer(answer) => return self.answer_as_read(now, from, request, answer, effects),
+            Verdict::Write(content) => content,
+        };
+        if let Some(reason) = self.refusal(&key) {
+            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        }
+        let record = self.stamped(head.as_ref(), &content);
+        let reply = content.reply(record.stamp.clock.0, self.cell_seconds(now));
+        let mut pending = Pending::new(
+            record,
+            Some(Origin { id: request.id, lowest_open: request.lowest_open, reply: reply.clone() }),
+        );
+        if request.early {
+            self.answer(from, seq, Answer::Reply(reply), effects);
+        } else {
+            pending.waiters.push((from, seq));
+        }
+        self.begin(now, key, pending, effects);
+    }
+
+    pub(super) fn judge(
+        &self,
+        now: Time,
+        key: &StoreKey,
+        operation: &Operation,
+    ) -> Result<(Option<Head>, Verdict), Fault> {
+        let head = self.store.head(key.hash, &key.key)?;
+        let live = head.filter(|head| head.kind == crate::Kind::Value && !self.expired(now, head.expiry));
+        if !judge::needs_data(operation) {
+            return Ok((head, judge::by_head(operation, live.as_ref(), self.cell_seconds(now))));
+        }
+        let record = match live {
+            Some(_) => self.store.get(key.hash, &key.key)?,
+            None => None,
+        };
+        let verdict = judge::by_record(
+            operation,
+            record.as_ref(),
+            self.cell_seconds(now),
+            self.settings.value_bytes_max,
+        );
+        Ok((head, verdict))
+    }
+
+    /// Why nothing may be stamped for this key now.
+    fn refusal(&self, key: &StoreKey) -> Option<Refusal> {
+        let world = self.world.as_ref()?;
+        let arc = world.arc(world.piece(key.hash));
+        if arc.acknowledgers().count() < self.settings.copies_min {
+            return Some(Refusal::FewCopies);
+        }
+        let full = self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].full);
+        full.then_some(Refusal::Full)
+    }
+
+    /// A version above everything heard, and above the one it replaces.
+    pub(super) fn stamped(&mut self, head: Option<&Head>, content: &Content) -> Record {
+        let stored = head.map_or(Clock(0), |head| head.stamp.clock);
+        let seconds = u32::try_from(self.wall.0 / 1000).unwrap_or(u32::MAX);
+        self.clock = Clock::after(self.clock.max(stored), seconds);
+        let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        Record {
+            stamp: Stamp { space, clock: self.clock },
+            kind: content.kind,
+            flags: content.flags,
+            expiry: content.expiry,
+            data: content.data.clone(),
+        }
+    }
+
+    /// A stamped write is never undone, only carried forward.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        key: StoreKey,
+        mut pending: Pending,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let Some(world) = &self.world else { return };
+        let arc = world.arc(world.piece(key.hash));
+        pending.waiting = world.others(arc).collect();
+        self.pending.insert(key.clone(), pending);
+        self.send_pending(now, &key, effects);
+        self.commit_if_all(now, &key, effects);
+    }
+
+    /// A frame to each of the others in A(k).
+    pub(super) fn send_pending(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+        let (Some(world), Some(pending)) = (&self.world, self.pending.get_mut(key)) else { return };
+        let arc = world.arc(world.piece(key.hash));
+        for to in world.others(arc) {
+            let link = &mut self.links[usize::from(to)];
+            let seq = link.push(now, key.clone());
+            pending.frames.push(to, seq);
+            if link.up {
+                link.watermark_sent = link.watermark;
+                let message = frame(world.number(), seq, link.watermark, key, pending);
+                effects.push(ServerEffect::Server(world.space.server(to), message));
+            }
+        }
+    }
+
+    /// What was sent to that member and not acknowledged, again.
+    pub(super) fn resend(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let link = &mut self.links[usize::from(to)];
+        link.sent_at = now;
+        link.watermark_sent = link.watermark;
+        let link = &self.links[usize::from(to)];
+        for (seq, key) in link.unacknowledged().take(RESEND_MAX) {
+            let Some(pending) = self.pending.get(key) else { continue };
+            let message = frame(world.number(), seq, link.watermark, key, pending);
+            effects.push(ServerEffect::Server(world.space.server(to), message));
+        }
+    }
+
+    pub(super) fn replicated(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        epoch: SpaceNumber,
+        seq: u64,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let Some(index) = self.index_of(from) else { return };
+        if self.world.as_ref().is_none_or(|world| world.number() != epoch) {
+            return;
+        }
+        let link = &mut self.links[usize::from(index)];
+        link.full = false;
+        let Some(key) = link.acknowledge(now, seq) else { return };
+        let Some(pending) = self.pending.get_mut(&key) else { return };
+        if pending.frames.iter().any(|frame| frame == (index, seq)) && pending.waiting.remove(index) {
+            self.commit_if_all(now, &key, effects);
+        }
+    }
+
+    pub(super) fn replica_full(&mut self, from: ServerId, epoch: SpaceNumber, _seq: u64) {
+        let Some(index) = self.index_of(from) else { return };
+        if self.world.as_ref().is_some_and(|world| world.number() == epoch) {
+            self.links[usize::from(index)].full = true;
+        }
+    }
+
+    /// Rule 7, and then whatever waited behind it.
+    pub(super) fn commit_if_all(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+        let Some(mut queue) = self.commit(key, effects) else { return };
+        while let Some((from, request)) = queue.pop_front() {
+            if self.pending.contains_key(key) {
+                // The one before is under way now: the rest stands behind it.
+                let pending = self.pending.get_mut(key).expect("looked up above");
+                pending.queue.push_back((from, request));
+                pending.queue.extend(queue);
+                return;
+            }
+            self.write(now, from, request, effects);
+        }
+    }
+
+    fn commit(
+        &mut self,
+        key: &StoreKey,
+        effects: &mut Vec<ServerEffect>,
+    ) -> Option<VecDeque<(ConnectionId, Request)>> {
+        let pending = self.pending.get(key)?;
+        if !pending.waiting.is_empty() {
+            return None;
+        }
+        let world = self.world.as_ref()?;
+        let arc = world.arc(world.piece(key.hash));
+        if pending.origin.is_some() && arc.acknowledgers().count() < self.settings.copies_min {
+            return None;
+        }
+        let stored = self.store.head(key.hash, &key.key);
+        let held = matches!(&stored, Ok(Some(head)) if head.stamp == pending.record.stamp);
+        if !held && let Err(fault) = self.store.put(key.hash, &key.key, &pending.record) {
+            // All others have it. It stays pending, and the next tick tries again.
+            self.store_fault(&fault, effects);
+            return None;
+        }
+        let pending = self.pending.remove(key).expect("looked up above");
+        self.dirty.remove(key);
+        for (to, seq) in pending.frames.iter() {
+            let link = &mut self.links[usize::from(to)];
+            link.commit(seq);
+            self.watermark_wanted |= link.watermark > link.watermark_sent;
+        }
+        self.copies.committed(key, pending.record.stamp);
+        if let Some(origin) = pending.origin {
+            for &(connection, seq) in &pending.waiters {
+                self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);
+            }
+            self.ids.remember(origin.id, key.hash, origin.reply);
+        }
+        Some(pending.queue)
+    }
+
+    /// Tells how far the links' frames are committed, where no frame did.
+    pub(super) fn send_watermarks(&mut self, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let epoch = world.number();
+        for (member, link) in world.space.members.iter().zip(&mut self.links) {
+            if link.up && link.watermark > link.watermark_sent {
+                link.watermark_sent = link.watermark;
+                let message = Message::Watermark { epoch, upto: link.watermark };
+                effects.push(ServerEffect::Server(member.id(), message));
+            }
+        }
+        self.watermark_wanted = false;
+    }
+}
+
+fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: &Pending) -> Message {
+    Message::Replicate {
+        epoch,
+        seq,
+        watermark,
+        origin: pending.origin.clone(),
+        key: key.clone(),
+        record: pending.record.clone(),
+    }
+}
+
+/// Requests that wait behind one key. Beyond it they are told to ask again.
+const QUEUE_MAX: usize = 1024;
+
+/// Frames sent again at once; the rest follows with the next resend.
+const RESEND_MAX: usize = 1024;

@@ -1,0 +1,281 @@
+//! The shapes of the three roles seen from outside: what happens to a server, a gateway and a manager, and what
+//! they want done.
+
+use crate::control::{ControlAnswer, ControlRequest};
+use crate::{Answer, Broken, Incarnation, KeyHash, Message, Operation, ServerId, Space};
+use bytes::Bytes;
+use kumo_paxos::{CellId, Time};
+use kumo_session::{ConnectionId, UnixMillis};
+use std::net::SocketAddr;
+
+/// What happens to a server.
+// The large one, a message, is also the most frequent: boxing it would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+pub enum ServerInput {
+    /// The deadline has passed.
+    Timeout,
+    /// People's clock, for stamps and nothing else; once per batch of inputs is enough.
+    Wall(UnixMillis),
+    /// There is a link with that life of another server, good for both directions.
+    ServerUp(ServerId),
+    /// It is gone, and what was under way on it may be lost.
+    ServerDown(ServerId),
+    Server(ServerId, Message),
+    /// A gateway's connection; never used again once it is down.
+    Gateway(ConnectionId, Message),
+    GatewayDown(ConnectionId),
+    ManagerUp(SocketAddr),
+    ManagerDown(SocketAddr),
+    Manager(SocketAddr, Message),
+    /// A copy of the store was written, or could not be.
+    BackedUp {
+        suffix: String,
+        result: Result<String, String>,
+    },
+}
+
+/// What a server wants done, in order.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerEffect {
+    /// Over the link with that server; dropped when there is none.
+    Server(ServerId, Message),
+    Gateway(ConnectionId, Message),
+    Manager(SocketAddr, Message),
+    /// Keep a link with that server, and make it again whenever it breaks.
+    Dial(ServerId),
+    /// Give it up.
+    Undial(ServerId),
+    /// Keep this on disk, before any later effect is performed.
+    KeepSpace(Space),
+    /// Managers to keep a connection with, besides those this server was started with.
+    Managers(Vec<SocketAddr>),
+    /// Write a copy of the store beside it while serving.
+    Backup {
+        suffix: String,
+    },
+    Note(ServerNote),
+    /// This life is over, the process need not be: drop all links and start a new core with a new
+    /// incarnation on the same store, with this one as the life before.
+    Reborn {
+        reason: String,
+    },
+    /// This process must end; why, for people.
+    Exit(String),
+}
+
+/// A change of a server's state worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerNote {
+    Adopted { space: Space },
+    Settling { arcs: usize },
+    SettlementDone { arcs: usize, micros: u64 },
+    CopyBegan { copies: u64 },
+    CopyDone { records: u64, bytes: u64 },
+    Dropped { records: u64 },
+    StoreFault { what: String },
+    LeaseLost,
+    LeaseBack,
+}
+
+/// What a server is told at its start.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    pub id: ServerId,
+    /// The life before, if its store was found whole.
+    pub previous: Option<Incarnation>,
+    /// The cluster its store belongs to.
+    pub cluster: Option<CellId>,
+    /// The newest space it had adopted.
+    pub space: Option<Space>,
+    /// Least acknowledgers of a write, this server included.
+    pub copies_min: usize,
+    /// Longest value that append and prepend may make.
+    pub value_bytes_max: usize,
+    /// A collected tombstone is at least this old.
+    pub tombstone_micros_min: u64,
+    /// Half a keepalive interval passes at most between signs of life; leases want them oftener.
+    pub keepalive_micros: u64,
+    pub broken: Broken,
+}
+
+/// What happens to a gateway (or to a native client, which is one without a memcached port).
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+pub enum GatewayInput {
+    Timeout,
+    ManagerUp(SocketAddr),
+    ManagerDown(SocketAddr),
+    Manager(SocketAddr, Message),
+    ServerUp(ServerId),
+    ServerDown(ServerId),
+    Server(ServerId, Message),
+    /// An application's call. `ticket` is the edge's own number for it, free again once it is answered.
+    Call {
+        ticket: u64,
+        hash: KeyHash,
+        key: Bytes,
+        operation: Operation,
+    },
+    /// Nobody waits for the call's answer any more. It goes on all the same.
+    Forget {
+        ticket: u64,
+    },
+}
+
+/// What a gateway wants done, in order.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatewayEffect {
+    Manager(SocketAddr, Message),
+    Server(ServerId, Message),
+    Dial(ServerId),
+    Undial(ServerId),
+    Managers(Vec<SocketAddr>),
+    /// A call is answered, exactly once per ticket.
+    Done {
+        ticket: u64,
+        result: Result<Answer, GatewayError>,
+    },
+    Note(GatewayNote),
+    /// This process must end; why, for people.
+    Exit(String),
+}
+
+/// Why a call has no answer. The words are what a memcached client reads after SERVER_ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GatewayError {
+    #[error("timed out, the outcome is unknown")]
+    TimedOut,
+    #[error("no server of this key answers")]
+    Unreachable,
+    #[error("all servers of this key are lost")]
+    AllLost,
+    #[error("no server is attached")]
+    NoServers,
+    #[error("no manager answers")]
+    NoManagers,
+    #[error("the outcome is unknown")]
+    Unknown,
+    #[error("{0}")]
+    Refused(#[from] crate::Refusal),
+    #[error("too many requests under way")]
+    Busy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    Adopted {
+        space: Space,
+    },
+    Registered {
+        gateway: crate::GatewayId,
+    },
+    /// Given up by the managers; a new id is asked for.
+    Expired {
+        gateway: crate::GatewayId,
+    },
+    /// A space of another cell was handed in, and ignored.
+    Stranger {
+        from: SocketAddr,
+        cluster: CellId,
+    },
+    /// A request failed for good, with what it wanted: the binary log keeps it, so that it can be replayed.
+    Failed {
+        key: Bytes,
+        operation: Operation,
+        error: GatewayError,
+    },
+}
+
+/// What a gateway is told at its start.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// Random: names the wish for an id.
+    pub nonce: u128,
+    /// Known to an earlier life or named by the operator: managers of another cell are refused.
+    pub cluster: Option<CellId>,
+    pub get_retry_max: u32,
+    pub set_retry_max: u32,
+    pub delete_retry_max: u32,
+    /// Errors after which the managers are asked for the newest space.
+    pub renew_threshold: u32,
+    /// One try's patience.
+    pub try_micros: u64,
+    /// All tries together.
+    pub request_micros: u64,
+    /// Answer sets and deletes before the replicas did (`-As`, `-Ad`).
+    pub early_set: bool,
+    pub early_delete: bool,
+    /// Read at any owner in turn.
+    pub spread_reads: bool,
+    pub keepalive_micros: u64,
+}
+
+/// What happens to a manager, which stands beside the replica of the cell in its process.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+pub enum ManagerInput {
+    Timeout,
+    Wall(UnixMillis),
+    /// How the replica stands; after each of its steps that changed anything of it.
+    Cell(CellView),
+    /// A server's, gateway's or tool's connection.
+    Up(ConnectionId),
+    Down(ConnectionId),
+    From(ConnectionId, Message),
+    Control(ConnectionId, ControlRequest),
+}
+
+/// What a manager must know of its replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellView {
+    pub cluster: CellId,
+    pub master: Option<SocketAddr>,
+    /// This node is the master.
+    pub leads: bool,
+    /// Until when on this node's clock it surely is; the end of its lease.
+    pub lease_end: Option<Time>,
+    pub members: Vec<SocketAddr>,
+}
+
+/// What a manager wants done, in order.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManagerEffect {
+    Send(ConnectionId, Message),
+    Answer(ConnectionId, ControlAnswer),
+    Hangup(ConnectionId),
+    /// Put this command up for agreement; it may get lost, and be executed late.
+    Propose(Bytes),
+    Note(ManagerNote),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManagerNote {
+    Joined { server: ServerId },
+    Left { server: ServerId },
+    FaultProposed { server: ServerId },
+    Space { space: Space },
+    Refused { address: SocketAddr, reason: String },
+}
+
+/// What a manager is told at its start.
+#[derive(Clone, Debug)]
+pub struct ManagerSettings {
+    /// Random: names this process, so that it knows its own terms from those of an earlier one.
+    pub life: u128,
+    /// How long a server may read on its own after a sign of life.
+    pub lease_micros: u64,
+    pub keepalive_micros: u64,
+    /// A server that says nothing for so many tries of so many steps is lost.
+    pub connect_retry_limit: u32,
+    pub connect_timeout_steps: u32,
+    pub clock_interval_micros: u64,
+    /// Quiet time before auto-replace acts.
+    pub replace_delay_micros: u64,
+    /// Whether auto-replace is on in a cell that never had a master.
+    pub auto_replace: bool,
+    pub broken: Broken,
+}

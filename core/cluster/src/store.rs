@@ -1,0 +1,82 @@
+//! [`Store`]: what a server asks of its storage engine. `edge/store` is the engine, the simulator has its own.
+
+use crate::{KeyHash, Kind, Record, Stamp};
+use bytes::Bytes;
+use kumo_wire::wire_struct;
+
+/// A key as it is stored: its place on the ring first, so that the engine's order is the ring's order and a
+/// range of the ring is a range of the store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreKey {
+    pub hash: KeyHash,
+    pub key: Bytes,
+}
+
+/// A record without its data: what ordering, digests and tombstone collection need. Comes from memory, without
+/// a read from the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub stamp: Stamp,
+    pub kind: Kind,
+    pub expiry: u32,
+    pub data_bytes: u32,
+}
+
+/// The engine could not do it. Local to this server: it never enters a reply's meaning, it makes the server
+/// refuse the request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Nothing was written; reads go on.
+    #[error("no space left on device")]
+    Full,
+    /// The record at this place cannot be read; named by file and offset.
+    #[error("{0}")]
+    Damaged(String),
+    #[error("{0}")]
+    Io(String),
+}
+
+/// How much is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Records that are values.
+    pub items: u64,
+    pub tombstones: u64,
+    /// Of keys and data that are current.
+    pub live_bytes: u64,
+    /// Of all files, garbage included.
+    pub file_bytes: u64,
+}
+
+/// One version a key, ordered by [`StoreKey`]. All calls return without waiting for the disk, but for a read of
+/// data that the page cache does not hold.
+pub trait Store {
+    fn head(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Head>, Fault>;
+
+    fn get(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Record>, Fault>;
+
+    /// Replaces what is there, whatever its stamp: which version wins is the server's decision. Refused: the old
+    /// version is still there, untouched.
+    fn put(&self, hash: KeyHash, key: &[u8], record: &Record) -> Result<(), Fault>;
+
+    /// Forgets the key as if it had never been there: no tombstone is left, and a restart does not bring it back.
+    fn remove(&self, hash: KeyHash, key: &[u8]) -> Result<(), Fault>;
+
+    /// Up to `count` keys with their heads in order, from hash `first` to hash `last` (both included, first ≤ last), those after
+    /// `after` if it is given. Fewer than `count` means the range's end.
+    fn scan(
+        &self,
+        first: KeyHash,
+        last: KeyHash,
+        after: Option<&StoreKey>,
+        count: usize,
+    ) -> Result<Vec<(StoreKey, Head)>, Fault>;
+
+    /// The last write found no room. A server stamps nothing new while it is so.
+    fn is_full(&self) -> bool;
+
+    fn usage(&self) -> Usage;
+}
+
+wire_struct!(StoreKey { hash, key });
+wire_struct!(Usage { items, tombstones, live_bytes, file_bytes });

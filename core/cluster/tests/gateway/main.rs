@@ -1,0 +1,6 @@
+//! A gateway among made-up managers and servers: recorded scripts, and runs by seed.
+
+mod chaos;
+mod names;
+mod scripts;
+mod servers;

@@ -1,0 +1,179 @@
+//! [`Connection`]: one socket of a hub with what has arrived and what is to be sent.
+
+use crate::transport::{Signal, prepare};
+use bytes::{Buf, BytesMut};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// One connection.
+pub struct Connection {
+    pub signal: Arc<Signal>,
+    pub inbox: BytesMut,
+    pub outbox: BytesMut,
+    pub stage: Stage,
+    /// In this turn's list of connections to flush.
+    pub dirty: bool,
+    waker: Waker,
+    socket: Socket,
+    /// Not read because its replies pile up, or because its owner wants it so.
+    full: bool,
+    paused: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Dialling,
+    Open,
+    /// To be closed after what was sent to it.
+    Leaving,
+}
+
+/// What came of a wake.
+pub enum Advance {
+    Dialled,
+    Read,
+}
+
+type Dialling = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+enum Socket {
+    Dialling(Dialling),
+    Open(TcpStream),
+}
+
+impl Connection {
+    pub fn dialling(address: SocketAddr, signal: Arc<Signal>) -> Connection {
+        let dial = async move {
+            match tokio::time::timeout(DIAL_MAX, TcpStream::connect(address)).await {
+                Ok(connected) => connected,
+                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the dial")),
+            }
+        };
+        Connection::new(Socket::Dialling(Box::pin(dial)), Stage::Dialling, signal)
+    }
+
+    pub fn accepted(stream: TcpStream, signal: Arc<Signal>) -> Connection {
+        Connection::new(Socket::Open(stream), Stage::Open, signal)
+    }
+
+    fn new(socket: Socket, stage: Stage, signal: Arc<Signal>) -> Connection {
+        Connection {
+            waker: Waker::from(signal.clone()),
+            signal,
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            stage,
+            dirty: false,
+            socket,
+            full: false,
+            paused: false,
+        }
+    }
+
+    /// Dials on, or reads what is there. An error is the end.
+    pub fn advance(&mut self) -> Result<Option<Advance>, String> {
+        let mut context = Context::from_waker(&self.waker);
+        match &mut self.socket {
+            Socket::Dialling(dialling) => match dialling.as_mut().poll(&mut context) {
+                Poll::Pending => Ok(None),
+                Poll::Ready(Err(error)) => Err(error.to_string()),
+                Poll::Ready(Ok(stream)) => {
+                    prepare(&stream, UNACKNOWLEDGED_MAX).map_err(|error| error.to_string())?;
+                    self.socket = Socket::Open(stream);
+                    self.stage = Stage::Open;
+                    // Nothing is registered with the new socket yet: look again.
+                    self.signal.raise();
+                    Ok(Some(Advance::Dialled))
+                }
+            },
+            Socket::Open(_) => self.read(),
+        }
+    }
+
+    fn read(&mut self) -> Result<Option<Advance>, String> {
+        let Socket::Open(stream) = &mut self.socket else { return Ok(None) };
+        if self.stage == Stage::Leaving || self.paused {
+            return Ok(None);
+        }
+        if self.outbox.len() > OUT_BYTES_PAUSE {
+            self.full = true;
+            return Ok(None);
+        }
+        let mut context = Context::from_waker(&self.waker);
+        let before = self.inbox.len();
+        // What is left over from before is looked at again though nothing new came.
+        let mut read = before > 0;
+        while self.inbox.len() - before < BYTES_PER_TURN {
+            if self.inbox.capacity() - self.inbox.len() < SPARE_BYTES_MIN {
+                self.inbox.reserve(READ_BYTES);
+            }
+            match pin!(stream.read_buf(&mut self.inbox)).poll(&mut context) {
+                Poll::Pending => return Ok(read.then_some(Advance::Read)),
+                Poll::Ready(Ok(0)) => return Err("closed".to_owned()),
+                Poll::Ready(Ok(_)) => read = true,
+                Poll::Ready(Err(error)) => return Err(error.to_string()),
+            }
+        }
+        self.signal.raise();
+        Ok(Some(Advance::Read))
+    }
+
+    /// Writes until all is written or the socket is full; then the waker is registered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let Socket::Open(stream) = &mut self.socket else { return Ok(()) };
+        let mut context = Context::from_waker(&self.waker);
+        while !self.outbox.is_empty() {
+            match Pin::new(&mut *stream).poll_write(&mut context, &self.outbox) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(count)) if count == self.outbox.len() => self.outbox.clear(),
+                Poll::Ready(Ok(count)) => self.outbox.advance(count),
+            }
+        }
+        if self.outbox.is_empty() && self.outbox.capacity() > KEEP_BYTES {
+            self.outbox = BytesMut::new();
+        }
+        if self.full && self.outbox.len() <= OUT_BYTES_PAUSE {
+            self.full = false;
+            self.signal.raise();
+        }
+        Ok(())
+    }
+
+    pub fn pause(&mut self, paused: bool) {
+        if self.paused && !paused {
+            self.signal.raise();
+        }
+        self.paused = paused;
+    }
+
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+}
+
+/// How long a dial may take before the next is tried.
+const DIAL_MAX: Duration = Duration::from_secs(2);
+
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes taken from one connection before the others have their turn.
+const BYTES_PER_TURN: usize = 256 * 1024;
+
+/// Room made for a read when less than [`SPARE_BYTES_MIN`] is left. Enough for a hundred small requests.
+const READ_BYTES: usize = 32 * 1024;
+const SPARE_BYTES_MIN: usize = 4 * 1024;
+
+/// Bytes waiting to be sent beyond which nothing more is read: a client that does not read its replies slows
+/// itself down, and costs no more memory than this and what its last requests led to.
+const OUT_BYTES_PAUSE: usize = 1024 * 1024;
+
+/// Memory an empty outbox keeps for the next turn.
+const KEEP_BYTES: usize = 256 * 1024;

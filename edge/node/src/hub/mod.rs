@@ -1,0 +1,253 @@
+//! [`Hub`]: all sockets of a store process, read and written by the one loop that owns them.
+//!
+//! Like `transport`, it has no task per connection: a socket that wakes is put on the ready list, the loop reads
+//! all that woke, decides, and everything for one connection leaves with one write call at the end of the turn.
+//! Unlike it, a hub does not know what the bytes mean: the same one serves frames and memcached.
+
+mod alarm;
+mod connection;
+
+pub use alarm::Alarm;
+
+use crate::clock;
+use crate::transport::{ReadyList, Signal, Token, prepare};
+use bytes::BytesMut;
+use connection::{Connection, Stage};
+use kumo_paxos::Time;
+use kumo_session::ConnectionId;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tracing::warn;
+
+/// The sockets of a process.
+pub struct Hub {
+    ready: Arc<ReadyList>,
+    listeners: Vec<TcpListener>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    open: usize,
+    connections_max: usize,
+    dirty: Vec<ConnectionId>,
+    woken: Vec<Token>,
+    /// No accepting before this: the process has no file descriptors left.
+    accept_after: Time,
+}
+
+/// A connection's number is its slot and how often that slot was used, so it is never used again.
+struct Slot {
+    uses: u32,
+    connection: Option<Box<Connection>>,
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Somebody connected to the listener of that number.
+    Accepted { id: ConnectionId, listener: usize, from: SocketAddr },
+    /// A dial succeeded.
+    Dialled(ConnectionId),
+    /// There are bytes in its inbox that were not there before.
+    Readable(ConnectionId),
+    /// It is gone, or a dial led to nothing; the number means nothing any more.
+    Closed { id: ConnectionId, reason: String },
+}
+
+impl Hub {
+    pub fn new(connections_max: usize) -> Hub {
+        Hub {
+            ready: Arc::new(ReadyList::default()),
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            connections_max,
+            dirty: Vec::new(),
+            woken: Vec::new(),
+            accept_after: Time::default(),
+        }
+    }
+
+    /// Takes connections in on that socket from now on. Returns the listener's number.
+    pub fn listen(&mut self, listener: TcpListener) -> usize {
+        self.listeners.push(listener);
+        self.listeners.len() - 1
+    }
+
+    /// No more connections are taken in.
+    pub fn close_listeners(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// Begins to dial; it ends in `Dialled` or `Closed`.
+    pub fn dial(&mut self, address: SocketAddr) -> ConnectionId {
+        self.insert(|signal| Connection::dialling(address, signal))
+    }
+
+    /// Accepts, dials on and reads, as far as it can be done now.
+    pub fn poll(&mut self, context: &mut Context, happened: &mut Vec<Happening>) {
+        self.ready.watch(context.waker());
+        self.accept(context, happened);
+        let mut woken = std::mem::take(&mut self.woken);
+        self.ready.take(&mut woken);
+        for token in woken.drain(..) {
+            let Token::Arrival(id) = token else { continue };
+            let Some(connection) = self.get_mut(id) else { continue };
+            connection.signal.seen();
+            let advanced = connection.advance();
+            let output = connection.has_output();
+            match advanced {
+                Ok(Some(stage)) => happened.push(match stage {
+                    connection::Advance::Dialled => Happening::Dialled(id),
+                    connection::Advance::Read => Happening::Readable(id),
+                }),
+                Ok(None) => {}
+                Err(reason) => {
+                    self.forget(id);
+                    happened.push(Happening::Closed { id, reason });
+                    continue;
+                }
+            }
+            if output {
+                self.touch(id);
+            }
+        }
+        self.woken = woken;
+    }
+
+    fn accept(&mut self, context: &mut Context, happened: &mut Vec<Happening>) {
+        let now = clock::now();
+        if now < self.accept_after {
+            return;
+        }
+        for number in 0..self.listeners.len() {
+            for _ in 0..ACCEPTS_PER_TURN {
+                match self.listeners[number].poll_accept(context) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok((stream, from))) => {
+                        if self.open >= self.connections_max || prepare(&stream, UNACKNOWLEDGED_MAX).is_err()
+                        {
+                            // Closed without a word: whoever it is speaks before it listens.
+                            continue;
+                        }
+                        let id = self.insert(|signal| Connection::accepted(stream, signal));
+                        happened.push(Happening::Accepted { id, listener: number, from });
+                    }
+                    Poll::Ready(Err(error)) => {
+                        warn!(%error, "cannot accept a connection");
+                        self.accept_after = now.plus_micros(ACCEPT_PAUSE_MICROS);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, make: impl FnOnce(Arc<Signal>) -> Connection) -> ConnectionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { uses: 0, connection: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.uses = slot.uses.wrapping_add(1);
+        let id = ConnectionId(u64::from(slot.uses) << 32 | u64::from(index));
+        let signal = Signal::new(Token::Arrival(id), &self.ready);
+        signal.raise();
+        slot.connection = Some(Box::new(make(signal)));
+        self.open += 1;
+        id
+    }
+
+    /// What has arrived and was not taken yet.
+    pub fn inbox(&mut self, id: ConnectionId) -> Option<&mut BytesMut> {
+        self.get_mut(id).map(|connection| &mut connection.inbox)
+    }
+
+    /// Where to put what is to be sent; it leaves at the end of the turn.
+    pub fn outbox(&mut self, id: ConnectionId) -> Option<&mut BytesMut> {
+        self.get(id).filter(|connection| connection.stage == Stage::Open)?;
+        self.touch(id);
+        self.get_mut(id).map(|connection| &mut connection.outbox)
+    }
+
+    /// Reads no more from it until `resume`: what it wants cannot be done faster.
+    pub fn pause(&mut self, id: ConnectionId, paused: bool) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.pause(paused);
+        }
+    }
+
+    /// Closes it after what was put into its outbox. It counts as gone at once: no `Closed` follows.
+    pub fn leave(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.stage = Stage::Leaving;
+            self.touch(id);
+        }
+    }
+
+    /// Closes it now. No `Closed` follows.
+    pub fn forget(&mut self, id: ConnectionId) {
+        let index = id.0 as u32;
+        if self.get(id).is_some() {
+            self.slots[index as usize].connection = None;
+            self.free.push(index);
+            self.open -= 1;
+        }
+    }
+
+    /// Writes to every connection that has something to write, one call each.
+    pub fn flush(&mut self, happened: &mut Vec<Happening>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            let Some(connection) = self.get_mut(id) else { continue };
+            connection.dirty = false;
+            let left = connection.stage == Stage::Leaving;
+            match connection.flush() {
+                Ok(()) if left && !connection.has_output() => self.forget(id),
+                Ok(()) => {}
+                Err(_) if left => self.forget(id),
+                Err(error) => {
+                    self.forget(id);
+                    happened.push(Happening::Closed { id, reason: error.to_string() });
+                }
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    /// Whether something is still to be written.
+    pub fn has_output(&self) -> bool {
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.connection.as_ref())
+            .any(|connection| connection.has_output())
+    }
+
+    fn touch(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get_mut(id) else { return };
+        if !std::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(id);
+        }
+    }
+
+    fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(id.0 as u32 as usize)?;
+        (u64::from(slot.uses) == id.0 >> 32).then_some(slot.connection.as_deref())?
+    }
+
+    fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.0 as u32 as usize)?;
+        (u64::from(slot.uses) == id.0 >> 32).then_some(slot.connection.as_deref_mut())?
+    }
+}
+
+/// Connections taken in on one listener before those that are here have their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// How long accepting rests after it failed, as it does when no file descriptors are left.
+const ACCEPT_PAUSE_MICROS: u64 = 100_000;
+
+/// How long the other side may leave bytes unacknowledged.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);

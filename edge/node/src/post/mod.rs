@@ -1,0 +1,410 @@
+//! [`Post`]: messages of the store between processes. It greets, dials again whenever a link breaks, and tells
+//! who is at the other end; what is said is the cores' business.
+
+mod dial;
+
+use crate::hub::{Happening, Hub};
+use bytes::{Bytes, BytesMut};
+use dial::Dials;
+use kumo_cluster::{Incarnation, Message, ServerId};
+use kumo_paxos::{CellId, Hello, MAGIC, Side, Time, VERSION};
+use kumo_session::{ConnectionId, GREETING_BYTES_MAX, Greeting};
+use kumo_wire::{Wire, frame};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::task::Context;
+use tracing::warn;
+
+/// The post office of a server, a gateway or a tool.
+pub struct Post {
+    hub: Hub,
+    me: Me,
+    lines: BTreeMap<ConnectionId, Line>,
+    servers: BTreeMap<ServerId, ConnectionId>,
+    managers: BTreeMap<SocketAddr, ConnectionId>,
+    dials: Dials,
+    /// When those that have not greeted are given up, in order.
+    greeting_until: VecDeque<(Time, ConnectionId)>,
+    /// Listeners whose connections speak something else than this protocol.
+    foreign: Vec<usize>,
+    happened: Vec<Happening>,
+}
+
+/// Who this process is.
+#[derive(Clone, Copy, Debug)]
+pub struct Me {
+    pub side: Side,
+    /// A server's own; nothing for others.
+    pub id: Option<ServerId>,
+    /// The cluster, once known: processes of another one are refused.
+    pub cell: CellId,
+}
+
+/// Whom this process dials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Server(ServerId),
+    Manager(SocketAddr),
+}
+
+/// A connection of this protocol.
+enum Line {
+    /// Dialled or accepted, and the other side has not said who it is.
+    Greeting {
+        target: Option<Target>,
+        from: Option<SocketAddr>,
+    },
+    Server(ServerId),
+    Manager(SocketAddr),
+    Gateway,
+    Tool,
+}
+
+/// What arrived.
+// The large one, a message, is also the most frequent.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Arrived {
+    ServerUp(ServerId),
+    ServerDown(ServerId),
+    Server(ServerId, Message),
+    ManagerUp(SocketAddr),
+    ManagerDown(SocketAddr),
+    Manager(SocketAddr, Message),
+    Gateway(ConnectionId, Message),
+    GatewayDown(ConnectionId),
+    Tool(ConnectionId, Bytes),
+    /// On a listener of another protocol.
+    Foreign(Happening),
+    /// A process that was dialled does not want this one; why.
+    Refused(Target, String),
+}
+
+impl Post {
+    pub fn new(hub: Hub, me: Me, noise: u64) -> Post {
+        Post {
+            hub,
+            me,
+            lines: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            managers: BTreeMap::new(),
+            dials: Dials::new(noise),
+            greeting_until: VecDeque::new(),
+            foreign: Vec::new(),
+            happened: Vec::new(),
+        }
+    }
+
+    pub fn hub(&mut self) -> &mut Hub {
+        &mut self.hub
+    }
+
+    /// Another life begins, or the cluster became known.
+    pub fn set_me(&mut self, me: Me) {
+        self.me = me;
+    }
+
+    pub fn me(&self) -> Me {
+        self.me
+    }
+
+    /// That listener's connections speak another protocol: they are handed on as they are.
+    pub fn foreign(&mut self, listener: usize) {
+        self.foreign.push(listener);
+    }
+
+    /// Keep a connection there, whenever it breaks.
+    pub fn dial(&mut self, now: Time, target: Target) {
+        self.dials.want(now, target);
+    }
+
+    pub fn undial(&mut self, target: Target) {
+        self.dials.drop(target);
+        let line = match target {
+            Target::Server(id) => self.servers.remove(&id),
+            Target::Manager(address) => self.managers.remove(&address),
+        };
+        if let Some(id) = line {
+            self.lines.remove(&id);
+            self.hub.leave(id);
+        }
+    }
+
+    /// Ends every connection of this protocol but those with tools: a new life begins.
+    pub fn hang_up_all(&mut self) {
+        for (id, line) in std::mem::take(&mut self.lines) {
+            match line {
+                Line::Tool => {
+                    self.lines.insert(id, Line::Tool);
+                }
+                Line::Greeting { .. } | Line::Server(_) | Line::Manager(_) | Line::Gateway => {
+                    self.hub.forget(id)
+                }
+            }
+        }
+        self.servers.clear();
+        self.managers.clear();
+        self.dials.restart();
+    }
+
+    pub fn send_server(&mut self, to: ServerId, message: &Message) {
+        if let Some(&id) = self.servers.get(&to) {
+            self.send(id, message);
+        }
+    }
+
+    pub fn send_manager(&mut self, to: SocketAddr, message: &Message) {
+        if let Some(&id) = self.managers.get(&to) {
+            self.send(id, message);
+        }
+    }
+
+    pub fn send<T: Wire>(&mut self, id: ConnectionId, message: &T) {
+        if let Some(outbox) = self.hub.outbox(id) {
+            frame::put(message, outbox);
+        }
+    }
+
+    /// Reads all that can be read now.
+    pub fn poll(&mut self, now: Time, context: &mut Context, arrived: &mut Vec<Arrived>) {
+        self.dial_due(now);
+        self.give_up_greetings(now);
+        let mut happened = std::mem::take(&mut self.happened);
+        self.hub.poll(context, &mut happened);
+        for one in happened.drain(..) {
+            self.happening(now, one, arrived);
+        }
+        self.happened = happened;
+    }
+
+    /// Writes all that waits.
+    pub fn flush(&mut self, now: Time, arrived: &mut Vec<Arrived>) {
+        let mut happened = std::mem::take(&mut self.happened);
+        self.hub.flush(&mut happened);
+        for one in happened.drain(..) {
+            self.happening(now, one, arrived);
+        }
+        self.happened = happened;
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        let greeting = self.greeting_until.front().map(|&(until, _)| until);
+        [greeting, self.dials.deadline()].into_iter().flatten().min()
+    }
+
+    fn dial_due(&mut self, now: Time) {
+        for target in self.dials.due(now) {
+            // One connection a pair: the lower address dials, the other waits for it.
+            let address = match target {
+                Target::Server(id) if self.me.id.is_some_and(|me| me.address > id.address) => continue,
+                Target::Server(id) => id.address,
+                Target::Manager(address) => address,
+            };
+            let id = self.hub.dial(address);
+            self.lines.insert(id, Line::Greeting { target: Some(target), from: None });
+            self.greeting_until.push_back((now.plus_micros(GREETING_MICROS), id));
+        }
+    }
+
+    fn give_up_greetings(&mut self, now: Time) {
+        while let Some(&(until, id)) = self.greeting_until.front()
+            && until <= now
+        {
+            self.greeting_until.pop_front();
+            if let Some(Line::Greeting { target, .. }) = self.lines.get(&id) {
+                if let Some(target) = *target {
+                    self.dials.failed(now, target, "no greeting".to_owned());
+                }
+                self.lines.remove(&id);
+                self.hub.forget(id);
+            }
+        }
+    }
+
+    fn happening(&mut self, now: Time, happening: Happening, arrived: &mut Vec<Arrived>) {
+        match happening {
+            Happening::Accepted { id, listener, from } if !self.foreign.contains(&listener) => {
+                self.lines.insert(id, Line::Greeting { target: None, from: Some(from) });
+                self.greeting_until.push_back((now.plus_micros(GREETING_MICROS), id));
+            }
+            Happening::Dialled(id) => {
+                let hello = self.hello();
+                self.send(id, &Greeting::Hello(hello));
+            }
+            Happening::Readable(id) if self.lines.contains_key(&id) => self.read(now, id, arrived),
+            Happening::Closed { id, reason } if self.lines.contains_key(&id) => {
+                self.closed(now, id, reason, arrived);
+            }
+            foreign @ (Happening::Accepted { .. } | Happening::Readable(_) | Happening::Closed { .. }) => {
+                arrived.push(Arrived::Foreign(foreign));
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, id: ConnectionId, arrived: &mut Vec<Arrived>) {
+        // A turn's share of one connection was read already; all whole frames of it are taken.
+        loop {
+            let Some(line) = self.lines.get(&id) else { return };
+            let limit = match line {
+                Line::Greeting { .. } => GREETING_BYTES_MAX,
+                Line::Server(_) | Line::Manager(_) | Line::Gateway | Line::Tool => FRAME_BYTES_MAX,
+            };
+            let Some(inbox) = self.hub.inbox(id) else { return };
+            let outcome = match take(inbox, limit) {
+                Ok(None) => return,
+                Ok(Some(body)) => self.frame(id, body, arrived),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(reason) = outcome {
+                return self.refuse(now, id, reason, arrived);
+            }
+        }
+    }
+
+    fn frame(&mut self, id: ConnectionId, body: Bytes, arrived: &mut Vec<Arrived>) -> Result<(), String> {
+        let Some(line) = self.lines.get(&id) else { return Ok(()) };
+        let said = |body| Message::from_bytes(body).map_err(|error| format!("bad message: {error}"));
+        match line {
+            Line::Greeting { target, .. } => {
+                let target = *target;
+                return self.greeted(id, target, body, arrived);
+            }
+            Line::Server(server) => arrived.push(Arrived::Server(*server, said(body)?)),
+            Line::Manager(address) => arrived.push(Arrived::Manager(*address, said(body)?)),
+            Line::Gateway => arrived.push(Arrived::Gateway(id, said(body)?)),
+            Line::Tool => arrived.push(Arrived::Tool(id, body)),
+        }
+        Ok(())
+    }
+
+    fn greeted(
+        &mut self,
+        id: ConnectionId,
+        target: Option<Target>,
+        body: Bytes,
+        arrived: &mut Vec<Arrived>,
+    ) -> Result<(), String> {
+        let hello = match Greeting::from_bytes(body).map_err(|error| format!("not a greeting: {error}"))? {
+            Greeting::Hello(hello) => hello,
+            Greeting::Refused { reason } => {
+                if let Some(target) = target {
+                    arrived.push(Arrived::Refused(target, reason.clone()));
+                }
+                return Err(reason);
+            }
+        };
+        self.judge(&hello)?;
+        let server = ServerId { address: hello.address, incarnation: Incarnation(hello.incarnation.0) };
+        let line = match (target, hello.side) {
+            (Some(Target::Manager(address)), Side::Replica | Side::Extension) => {
+                self.managers.insert(address, id);
+                arrived.push(Arrived::ManagerUp(address));
+                Line::Manager(address)
+            }
+            (Some(Target::Manager(_)), _) => return Err("not a manager".to_owned()),
+            (Some(Target::Server(wanted)), Side::Server) if wanted == server => {
+                self.server_up(server, id, arrived)
+            }
+            // Another life of it: the one that was dialled is over.
+            (Some(Target::Server(_)), _) => return Err("another server answers there".to_owned()),
+            (None, Side::Server) if self.me.side == Side::Server => self.server_up(server, id, arrived),
+            (None, Side::Gateway) if self.me.side == Side::Server => Line::Gateway,
+            (None, Side::Tool) => Line::Tool,
+            (None, _) => return Err("this port is for servers and gateways of the store".to_owned()),
+        };
+        self.lines.insert(id, line);
+        match target {
+            Some(target) => self.dials.succeeded(target),
+            None => {
+                let hello = self.hello();
+                self.send(id, &Greeting::Hello(hello));
+            }
+        }
+        Ok(())
+    }
+
+    fn server_up(&mut self, server: ServerId, id: ConnectionId, arrived: &mut Vec<Arrived>) -> Line {
+        // A newer connection takes the place of one whose end was not noticed yet.
+        if let Some(earlier) = self.servers.insert(server, id) {
+            self.lines.remove(&earlier);
+            self.hub.forget(earlier);
+            arrived.push(Arrived::ServerDown(server));
+        }
+        arrived.push(Arrived::ServerUp(server));
+        Line::Server(server)
+    }
+
+    fn judge(&self, hello: &Hello) -> Result<(), String> {
+        if hello.magic != MAGIC {
+            return Err("wrong magic: this port speaks kumo's protocol only".to_owned());
+        }
+        if hello.version != VERSION {
+            return Err(format!(
+                "protocol version {} is not spoken here, version {VERSION} is",
+                hello.version
+            ));
+        }
+        let none = CellId(0);
+        if hello.cell != none && self.me.cell != none && hello.cell != self.me.cell {
+            return Err(format!("cluster {} is not this one, {}", hello.cell, self.me.cell));
+        }
+        Ok(())
+    }
+
+    fn hello(&self) -> Hello {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        Hello {
+            magic: MAGIC,
+            version: VERSION,
+            cell: self.me.cell,
+            generation: 0,
+            side: self.me.side,
+            address: self.me.id.map_or(nowhere, |id| id.address),
+            incarnation: kumo_paxos::Incarnation(self.me.id.map_or(0, |id| id.incarnation.0)),
+        }
+    }
+
+    /// It broke a rule: it is told so if it can be, and cut off.
+    fn refuse(&mut self, now: Time, id: ConnectionId, reason: String, arrived: &mut Vec<Arrived>) {
+        if let Some(Line::Greeting { target: None, from }) = self.lines.get(&id) {
+            warn!(from = ?from, reason, "connection refused");
+            self.send(id, &Greeting::Refused { reason: reason.clone() });
+        }
+        self.closed(now, id, reason, arrived);
+        self.hub.leave(id);
+    }
+
+    fn closed(&mut self, now: Time, id: ConnectionId, reason: String, arrived: &mut Vec<Arrived>) {
+        match self.lines.remove(&id) {
+            None | Some(Line::Greeting { target: None, .. } | Line::Tool) => {}
+            Some(Line::Greeting { target: Some(target), .. }) => self.dials.failed(now, target, reason),
+            Some(Line::Server(server)) => {
+                self.servers.remove(&server);
+                self.dials.failed(now, Target::Server(server), reason);
+                arrived.push(Arrived::ServerDown(server));
+            }
+            Some(Line::Manager(address)) => {
+                self.managers.remove(&address);
+                self.dials.failed(now, Target::Manager(address), reason);
+                arrived.push(Arrived::ManagerDown(address));
+            }
+            Some(Line::Gateway) => arrived.push(Arrived::GatewayDown(id)),
+        }
+    }
+}
+
+/// The next whole frame. A small one gets memory of its own, so that a record which waits somewhere does not
+/// hold on to a whole receive buffer.
+fn take(inbox: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, kumo_wire::Malformed> {
+    let Some(body) = frame::take(inbox, limit)? else { return Ok(None) };
+    Ok(Some(if body.len() <= COPY_BYTES_MAX { Bytes::copy_from_slice(&body) } else { body }))
+}
+
+/// How long a connection may take to say who it is.
+const GREETING_MICROS: u64 = 5_000_000;
+
+/// The largest frame of the store's protocol: the largest value a gateway may be told to take, with its key.
+pub const FRAME_BYTES_MAX: usize = 72 * 1024 * 1024;
+
+/// Frames up to this are copied out of the receive buffer, larger ones share it.
+const COPY_BYTES_MAX: usize = 4 * 1024;

@@ -1,0 +1,318 @@
+//! [`Clients`]: the memcached connections of a gateway. Requests become calls of the core; answers go back in the
+//! order of the requests, whatever order they came in.
+
+use super::gateway::GatewayConfig;
+use super::request::{Entry, Part};
+use super::stats::Stats;
+use crate::hub::Hub;
+use bytes::{BufMut, Bytes, BytesMut};
+use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, key_hash};
+use kumo_paxos::Time;
+use kumo_session::ConnectionId;
+use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// All memcached clients.
+pub struct Clients {
+    clients: BTreeMap<ConnectionId, Client>,
+    /// Of calls under way, by ticket.
+    tickets: Vec<Ticket>,
+    free: Vec<u32>,
+    prefix: Vec<u8>,
+    value_bytes_max: usize,
+    allow_flush: bool,
+    stats: Stats,
+}
+
+/// One memcached connection.
+struct Client {
+    decoder: Decoder,
+    /// Requests that have no whole answer yet, or stand behind one, in order.
+    entries: VecDeque<Entry>,
+    /// Requests that were answered before the first of `entries`.
+    answered: u64,
+    /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
+    /// every request sees what those before it did, as memcached's clients expect.
+    under_way: HashMap<Bytes, UnderWay>,
+    /// The next request, which waits for that.
+    held: Option<Request>,
+    /// Nothing more is read: answered and closed.
+    ending: bool,
+    paused: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct UnderWay {
+    reads: u32,
+    writes: u32,
+}
+
+/// Whose call it is.
+#[derive(Default)]
+struct Ticket {
+    client: Option<ConnectionId>,
+    /// The request, counted on its connection, and which of its keys.
+    entry: u64,
+    part: u32,
+    key: Bytes,
+    writes: bool,
+}
+
+impl Clients {
+    pub fn new(config: &GatewayConfig) -> Clients {
+        Clients {
+            clients: BTreeMap::new(),
+            tickets: Vec::new(),
+            free: Vec::new(),
+            prefix: config.key_prefix.clone(),
+            value_bytes_max: config.value_bytes_max,
+            allow_flush: config.allow_flush,
+            stats: Stats::new(config),
+        }
+    }
+
+    pub fn up(&mut self, id: ConnectionId) {
+        self.stats.connections += 1;
+        let client = Client {
+            decoder: Decoder::new(self.value_bytes_max),
+            entries: VecDeque::new(),
+            answered: 0,
+            under_way: HashMap::new(),
+            held: None,
+            ending: false,
+            paused: false,
+        };
+        self.clients.insert(id, client);
+    }
+
+    /// Calls under way go on; nobody reads their answers.
+    pub fn down(&mut self, id: ConnectionId) {
+        self.clients.remove(&id);
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    pub fn timeout(&mut self, _now: Time, _inputs: &mut Vec<GatewayInput>) {}
+
+    /// Takes all whole requests that have arrived.
+    pub fn read(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        loop {
+            let (Some(client), Some(inbox)) = (self.clients.get_mut(&id), hub.inbox(id)) else { return };
+            if client.ending {
+                inbox.clear();
+                return;
+            }
+            if client.entries.len() >= ENTRIES_MAX {
+                // It asks faster than it is answered: no more is read until it is.
+                client.paused = true;
+                hub.pause(id, true);
+                return;
+            }
+            let next = match client.held.take() {
+                Some(request) => Decoded::Request(request),
+                None => client.decoder.next(inbox),
+            };
+            match next {
+                Decoded::More(bytes) => {
+                    inbox.reserve(bytes.min(RESERVE_BYTES_MAX));
+                    break;
+                }
+                Decoded::Request(request) if client.must_wait(&request) => {
+                    client.held = Some(request);
+                    client.paused = true;
+                    hub.pause(id, true);
+                    break;
+                }
+                Decoded::Request(request) => self.request(now, id, request, inputs),
+                Decoded::Bad(Bad { reply, close }) => {
+                    client.ending |= close;
+                    client.entries.push_back(Entry::said(reply));
+                }
+            }
+        }
+        self.write(id, hub);
+    }
+
+    fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let entry = client.answered + client.entries.len() as u64;
+        let Request { answer, command } = request;
+        match command {
+            Command::Quit => {
+                client.ending = true;
+                client.entries.push_back(Entry::told(answer, &Outcome::Ok));
+            }
+            Command::Version => {
+                client.entries.push_back(Entry::told(answer, &Outcome::Version(env!("CARGO_PKG_VERSION"))));
+            }
+            Command::Verbosity | Command::Noop => client.entries.push_back(Entry::told(answer, &Outcome::Ok)),
+            Command::Sasl(_) => {
+                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Unknown)));
+            }
+            Command::FlushAll { .. } if !self.allow_flush => {
+                let refused = Outcome::Failed(Failure::FlushNotAllowed);
+                client.entries.push_back(Entry::told(answer, &refused));
+            }
+            Command::FlushAll { .. } => {
+                let refused = Outcome::Failed(Failure::FlushNotAllowed);
+                client.entries.push_back(Entry::told(answer, &refused));
+            }
+            Command::Stats { argument } => {
+                let open = self.clients.len();
+                let said = self.stats.report(&argument, &answer, open, now);
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.entries.push_back(Entry::said(said));
+                }
+            }
+            command @ (Command::Get { .. }
+            | Command::Store { .. }
+            | Command::Delete { .. }
+            | Command::Arithmetic { .. }
+            | Command::Touch { .. }
+            | Command::Describe { .. }) => {
+                let (made, parts) = Entry::of(answer, command);
+                client.entries.push_back(made);
+                for (number, part) in parts.into_iter().enumerate() {
+                    let writes = part.operation != Operation::Get;
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.begin(&part.key, writes);
+                    }
+                    let key = part.key.clone();
+                    let ticket = Ticket { client: Some(id), entry, part: number as u32, key, writes };
+                    self.call(ticket, part, inputs);
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, ticket: Ticket, part: Part, inputs: &mut Vec<GatewayInput>) {
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.tickets[number as usize] = ticket;
+                number
+            }
+            None => {
+                self.tickets.push(ticket);
+                self.tickets.len() as u32 - 1
+            }
+        };
+        self.stats.asked(&part.operation);
+        let key = self.prefixed(part.key);
+        let hash = key_hash(&key);
+        inputs.push(GatewayInput::Call { ticket: u64::from(number), hash, key, operation: part.operation });
+    }
+
+    fn prefixed(&self, key: Bytes) -> Bytes {
+        if self.prefix.is_empty() {
+            return key;
+        }
+        let mut whole = BytesMut::with_capacity(self.prefix.len() + key.len());
+        whole.put_slice(&self.prefix);
+        whole.put_slice(&key);
+        whole.freeze()
+    }
+
+    /// A call is answered; its request, and those behind it, may be ready to be told.
+    pub fn done(
+        &mut self,
+        now: Time,
+        ticket: u64,
+        result: Result<Answer, GatewayError>,
+        hub: &mut Hub,
+        inputs: &mut Vec<GatewayInput>,
+    ) {
+        let Some(ticket_here) = self.tickets.get_mut(ticket as usize) else { return };
+        let Ticket { client: Some(id), entry, part, key, writes } = std::mem::take(ticket_here) else { return };
+        self.free.push(ticket as u32);
+        self.stats.answered(&result);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.end(&key, writes);
+        let Some(at) = entry.checked_sub(client.answered) else { return };
+        let Some(entry) = client.entries.get_mut(at as usize) else { return };
+        entry.answer(part as usize, result);
+        let held = client.held.is_some();
+        if at == 0 {
+            self.write(id, hub);
+        }
+        if at == 0 || held {
+            self.resume(now, id, hub, inputs);
+        }
+    }
+
+    /// Writes the answers that are whole, from the first on.
+    fn write(&mut self, id: ConnectionId, hub: &mut Hub) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.entries.front().is_some_and(Entry::is_ready) {
+            let Some(outbox) = hub.outbox(id) else { return };
+            while client.entries.front().is_some_and(Entry::is_ready) {
+                let Some(entry) = client.entries.pop_front() else { break };
+                client.answered += 1;
+                entry.write(outbox);
+            }
+        }
+        if client.ending && client.entries.is_empty() {
+            self.clients.remove(&id);
+            hub.leave(id);
+        }
+    }
+
+    fn resume(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let waits = client.held.as_ref().is_some_and(|request| client.must_wait(request));
+        if client.paused && !waits && client.entries.len() < ENTRIES_MAX / 2 {
+            client.paused = false;
+            hub.pause(id, false);
+            self.read(now, id, hub, inputs);
+        }
+    }
+}
+
+impl Client {
+    /// A request before it on the same key is under way, and one of the two writes.
+    fn must_wait(&self, request: &Request) -> bool {
+        if self.under_way.is_empty() {
+            return false;
+        }
+        let busy = |key: &Bytes, writes: bool| {
+            self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
+        };
+        match &request.command {
+            Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),
+            Command::Get { keys, touch } => keys.iter().any(|key| busy(&key, touch.is_some())),
+            Command::Describe { key } => busy(key, false),
+            Command::Store { key, .. }
+            | Command::Delete { key, .. }
+            | Command::Arithmetic { key, .. }
+            | Command::Touch { key, .. } => busy(key, true),
+            // After all that was written before it.
+            Command::FlushAll { .. } => true,
+            Command::Verbosity
+            | Command::Version
+            | Command::Stats { .. }
+            | Command::Quit
+            | Command::Noop
+            | Command::Sasl(_) => false,
+        }
+    }
+
+    fn begin(&mut self, key: &Bytes, writes: bool) {
+        let open = self.under_way.entry(key.clone()).or_default();
+        *(if writes { &mut open.writes } else { &mut open.reads }) += 1;
+    }
+
+    fn end(&mut self, key: &Bytes, writes: bool) {
+        let Some(open) = self.under_way.get_mut(key) else { return };
+        *(if writes { &mut open.writes } else { &mut open.reads }) -= 1;
+        if open.reads == 0 && open.writes == 0 {
+            self.under_way.remove(key);
+        }
+    }
+}
+
+/// Requests of one connection under way. Beyond it nothing more is read from it.
+const ENTRIES_MAX: usize = 1024;
+
+/// Room made at once for a value that is on its way.
+const RESERVE_BYTES_MAX: usize = 1 << 20;

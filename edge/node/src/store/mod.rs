@@ -1,0 +1,14 @@
+//! The processes of the store: a loop each around its core.
+
+mod clients;
+mod gateway;
+mod manager;
+mod report;
+mod request;
+mod server;
+mod stats;
+
+pub use gateway::{GatewayConfig, run_gateway};
+pub use kumo_store::Sync as StoreSync;
+pub use manager::ManagerHouse;
+pub use server::{ServerConfig, run_server};

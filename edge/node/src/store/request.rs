@@ -1,0 +1,226 @@
+//! [`Entry`]: one memcached request on its way: the calls it became, and how it is answered.
+
+use bytes::{Bytes, BytesMut};
+use kumo_cluster::{Answer, GatewayError, Initial, Operation, Refusal, Reply};
+use kumo_wire::memcache::{self, Command, Failure, Item, Mode, Outcome, Sign};
+
+/// A request that waits for its answer, or for those before it.
+pub struct Entry {
+    how: How,
+    /// Parts that have no result yet.
+    open: usize,
+}
+
+enum How {
+    /// Nothing to wait for: these bytes.
+    Said(Bytes),
+    Get {
+        answer: memcache::Answer,
+        keys: Vec<(Bytes, Option<Found>)>,
+    },
+    Describe {
+        answer: memcache::Answer,
+        found: Option<Found>,
+    },
+    Write {
+        answer: memcache::Answer,
+        verb: Verb,
+        found: Option<Found>,
+    },
+}
+
+type Found = Result<Answer, GatewayError>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Store,
+    Delete,
+    Arithmetic,
+    Touch,
+}
+
+/// One call that a request becomes.
+pub struct Part {
+    pub key: Bytes,
+    pub operation: Operation,
+}
+
+impl Entry {
+    /// Answered already, in these bytes.
+    pub fn said(bytes: Bytes) -> Entry {
+        Entry { how: How::Said(bytes), open: 0 }
+    }
+
+    /// Answered already.
+    pub fn told(answer: memcache::Answer, outcome: &Outcome) -> Entry {
+        let mut out = BytesMut::new();
+        answer.write(outcome, &mut out);
+        Entry::said(out.freeze())
+    }
+
+    /// The entry of a request about keys, and its calls.
+    pub fn of(answer: memcache::Answer, command: Command) -> (Entry, Vec<Part>) {
+        let (verb, part) = match command {
+            Command::Get { keys, touch } => {
+                let operation = match touch {
+                    Some(expiry) => Operation::GetAndTouch { expiry: expiry.0 },
+                    None => Operation::Get,
+                };
+                let parts: Vec<Part> =
+                    keys.iter().map(|key| Part { key, operation: operation.clone() }).collect();
+                let keys = parts.iter().map(|part| (part.key.clone(), None)).collect();
+                return (Entry { how: How::Get { answer, keys }, open: parts.len() }, parts);
+            }
+            Command::Describe { key } => {
+                let how = How::Describe { answer, found: None };
+                return (Entry { how, open: 1 }, vec![Part { key, operation: Operation::Get }]);
+            }
+            Command::Store { mode, key, flags, expiry, cas, value } => {
+                (Verb::Store, Part { key, operation: store(mode, flags, expiry.0, cas, value) })
+            }
+            Command::Delete { key, cas } => {
+                (Verb::Delete, Part { key, operation: Operation::Delete { unique: cas } })
+            }
+            Command::Touch { key, expiry } => {
+                (Verb::Touch, Part { key, operation: Operation::Touch { expiry: expiry.0 } })
+            }
+            Command::Arithmetic { key, sign, delta, create, cas, touch } => {
+                let initial = create.map(|create| Initial { value: create.initial, expiry: create.expiry.0 });
+                let operation = Operation::Add64 {
+                    unique: cas,
+                    delta,
+                    down: sign == Sign::Decrement,
+                    initial,
+                    touch: touch.map(|expiry| expiry.0),
+                };
+                (Verb::Arithmetic, Part { key, operation })
+            }
+            Command::FlushAll { .. }
+            | Command::Verbosity
+            | Command::Version
+            | Command::Stats { .. }
+            | Command::Quit
+            | Command::Noop
+            | Command::Sasl(_) => unreachable!("not about keys"),
+        };
+        (Entry { how: How::Write { answer, verb, found: None }, open: 1 }, vec![part])
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.open == 0
+    }
+
+    pub fn answer(&mut self, part: usize, result: Found) {
+        let place = match &mut self.how {
+            How::Said(_) => return,
+            How::Get { keys, .. } => match keys.get_mut(part) {
+                Some((_, place)) => place,
+                None => return,
+            },
+            How::Describe { found, .. } | How::Write { found, .. } => found,
+        };
+        if place.replace(result).is_none() {
+            self.open -= 1;
+        }
+    }
+
+    /// Appends what the client is to read.
+    pub fn write(self, out: &mut BytesMut) {
+        match self.how {
+            How::Said(bytes) => out.extend_from_slice(&bytes),
+            How::Get { answer, keys } => write_values(&answer, keys, out),
+            How::Describe { answer, found } => describe(&answer, found, out),
+            How::Write { answer, verb, found } => {
+                let text = error_text(&found);
+                let outcome = written(verb, &found, &text);
+                answer.write(&outcome, out);
+            }
+        }
+    }
+}
+
+fn store(mode: Mode, flags: u32, expiry: i64, cas: Option<u64>, data: Bytes) -> Operation {
+    match (mode, cas) {
+        (Mode::Set, None) => Operation::Set { flags, expiry, data },
+        (Mode::Set, Some(unique)) => Operation::Cas { unique, flags, expiry, data },
+        (Mode::Add, _) => Operation::Add { flags, expiry, data },
+        (Mode::Replace, _) => Operation::Replace { flags, expiry, data },
+        (Mode::Append, unique) => Operation::Append { unique, data },
+        (Mode::Prepend, unique) => Operation::Prepend { unique, data },
+    }
+}
+
+/// One outcome a key; the first failure stands in the place of the end.
+fn write_values(answer: &memcache::Answer, keys: Vec<(Bytes, Option<Found>)>, out: &mut BytesMut) {
+    for (key, found) in keys {
+        match &found {
+            Some(Ok(Answer::Reply(reply))) if let Some(item) = item(reply) => {
+                answer.write(&Outcome::Value { key: &key, item }, out);
+            }
+            Some(Ok(Answer::Missing)) => answer.write(&Outcome::Miss { key: &key }, out),
+            _failed => {
+                let text = error_text(&found);
+                return answer.write(&Outcome::Failed(failure(&found, &text)), out);
+            }
+        }
+    }
+    answer.write(&Outcome::End, out);
+}
+
+fn describe(answer: &memcache::Answer, found: Option<Found>, out: &mut BytesMut) {
+    match &found {
+        Some(Ok(Answer::Reply(reply))) if let Some(item) = item(reply) => {
+            answer.write(&Outcome::Description(item), out);
+        }
+        Some(Ok(Answer::Missing)) => answer.write(&Outcome::NotFound, out),
+        _failed => {
+            let text = error_text(&found);
+            answer.write(&Outcome::Failed(failure(&found, &text)), out);
+        }
+    }
+}
+
+fn item(reply: &Reply) -> Option<Item<'_>> {
+    match reply {
+        Reply::Value { clock, flags, ttl, data } => {
+            Some(Item { flags: *flags, cas: *clock, ttl: ttl.map(u64::from), data })
+        }
+        Reply::Done { .. } | Reply::Number { .. } => None,
+    }
+}
+
+fn written<'a>(verb: Verb, found: &Option<Found>, text: &'a str) -> Outcome<'a> {
+    match found {
+        Some(Ok(Answer::Reply(reply))) => match (verb, reply) {
+            (Verb::Store, Reply::Done { clock }) => Outcome::Stored { cas: *clock },
+            (Verb::Delete, Reply::Done { .. }) => Outcome::Deleted,
+            (Verb::Touch, Reply::Done { clock }) => Outcome::Touched { flags: 0, cas: *clock },
+            (Verb::Arithmetic, Reply::Number { clock, number }) => {
+                Outcome::Number { number: *number, cas: *clock, ttl: None }
+            }
+            (_, Reply::Done { .. } | Reply::Number { .. } | Reply::Value { .. }) => {
+                Outcome::Failed(Failure::Server("internal error"))
+            }
+        },
+        Some(Ok(Answer::Missing)) => Outcome::NotFound,
+        Some(Ok(Answer::NotStored)) => Outcome::NotStored,
+        Some(Ok(Answer::Exists)) => Outcome::Exists,
+        _failed => Outcome::Failed(failure(found, text)),
+    }
+}
+
+fn failure<'a>(found: &Option<Found>, text: &'a str) -> Failure<'a> {
+    match found {
+        Some(Ok(Answer::NotNumeric)) => Failure::NotNumeric,
+        Some(Ok(Answer::TooLarge)) => Failure::TooLarge,
+        Some(Err(GatewayError::Refused(Refusal::Full))) => Failure::OutOfMemory,
+        _other => Failure::Server(text),
+    }
+}
+
+fn error_text(found: &Option<Found>) -> String {
+    match found {
+        Some(Err(error)) => error.to_string(),
+        _none => "internal error".to_owned(),
+    }
+}

@@ -1,0 +1,402 @@
+//! [`ServerNode`]: the loop of a server: sockets, the storage engine, and the core between them.
+//!
+//! One turn: read every socket that woke → read the clock, once → step the core for each input → hand what was
+//! stored to the kernel (and to the disk, if every write must be there) → send what the core wants sent, one
+//! write call a connection. Nothing is answered before it is stored.
+
+use crate::hub::{Alarm, Hub};
+use crate::post::{Arrived, Me, Post, Target};
+use crate::store::report::{self, Uptime};
+use crate::{NodeError, clock, entropy};
+use kumo_cluster::{
+    Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space,
+};
+use kumo_paxos::{CellId, Side, Time};
+use kumo_store::{Engine, Options, Sync};
+use kumo_wire::Wire;
+use std::future::{Future, poll_fn};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tracing::{debug, error, info, warn};
+
+/// What a server is told at its start.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where it listens, and its name for the others.
+    pub listen: SocketAddr,
+    pub managers: Vec<SocketAddr>,
+    /// A folder; none: in memory only.
+    pub store: Option<PathBuf>,
+    pub sync: Sync,
+    pub copies_min: usize,
+    pub tombstone_age_min: Duration,
+    pub keepalive: Duration,
+    pub value_bytes_max: usize,
+    pub connections_max: usize,
+}
+
+/// A server: its core, its engine, its sockets. All of it lives in one task.
+struct ServerNode {
+    config: ServerConfig,
+    engine: Engine,
+    server: Server<Engine>,
+    post: Post,
+    arrived: Vec<Arrived>,
+    effects: Vec<ServerEffect>,
+    alarm: Alarm,
+    uptime: Uptime,
+    backups: mpsc::UnboundedReceiver<(String, Result<String, String>)>,
+    backup_done: mpsc::UnboundedSender<(String, Result<String, String>)>,
+    /// A turn's writes must be on disk before anything is said.
+    always: bool,
+    end: Option<Result<(), NodeError>>,
+    stopping_until: Option<Time>,
+}
+
+/// Runs a server on a socket that is bound already, until `stop` completes or it must end.
+pub async fn run_server(
+    listener: TcpListener,
+    config: ServerConfig,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let node = ServerNode::open(listener, config)?;
+    node.run(stop).await
+}
+
+impl ServerNode {
+    fn open(listener: TcpListener, config: ServerConfig) -> Result<ServerNode, NodeError> {
+        let address = config.listen;
+        let fault = |error| NodeError::Listen { address, error };
+        listener.set_nonblocking(true).map_err(fault)?;
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(fault)?;
+        let engine = match &config.store {
+            None => Engine::memory(),
+            Some(path) => open_engine(path, config.sync)?,
+        };
+        let kept = Kept::read(&engine)?;
+        let incarnation = Incarnation(entropy::draw()?);
+        let id = ServerId { address, incarnation };
+        let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
+        let mut hub = Hub::new(config.connections_max);
+        hub.listen(listener);
+        let mut post = Post::new(hub, me, entropy::draw()? as u64);
+        let now = clock::now();
+        for &manager in &config.managers {
+            post.dial(now, Target::Manager(manager));
+        }
+        let (backup_done, backups) = mpsc::unbounded_channel();
+        let server = Server::new(settings(&config, id, kept), engine.clone(), now);
+        info!(%address, ?incarnation, store = ?config.store, "listening");
+        Ok(ServerNode {
+            always: config.sync == Sync::Always && config.store.is_some(),
+            config,
+            engine,
+            server,
+            post,
+            arrived: Vec::new(),
+            effects: Vec::new(),
+            alarm: Alarm::new(),
+            uptime: Uptime::new(),
+            backups,
+            backup_done,
+            end: None,
+            stopping_until: None,
+        })
+    }
+
+    async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+        let mut stop = pin!(stop);
+        // The loop bounds its own turns; the runtime's way of doing so would make sockets look idle in mid-turn.
+        let end = tokio::task::unconstrained(poll_fn(|context| self.turn(context, stop.as_mut()))).await;
+        if let Err(fault) = self.engine.sync() {
+            error!(%fault, "the store could not be written out at the end");
+        }
+        end
+    }
+
+    fn turn<F: Future<Output = ()>>(
+        &mut self,
+        context: &mut Context,
+        stop: Pin<&mut F>,
+    ) -> Poll<Result<(), NodeError>> {
+        if self.stopping_until.is_none() && stop.poll(context).is_ready() {
+            info!("stopping");
+            self.post.hub().close_listeners();
+            self.stopping_until = Some(clock::now().plus_micros(STOP_MICROS));
+        }
+        self.post.poll(clock::now(), context, &mut self.arrived);
+        // Read after the last byte of what arrived: the lease is counted from it.
+        let now = clock::now();
+        self.poll_backups(now, context);
+        self.step(now);
+        self.store_and_send(now);
+        self.post.flush(now, &mut self.arrived);
+        if let Some(end) = self.ended(now) {
+            return Poll::Ready(end);
+        }
+        if !self.arrived.is_empty() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let deadlines = [self.server.deadline(), self.post.deadline(), self.stopping_until];
+        if let Some(wanted) = deadlines.into_iter().flatten().min() {
+            self.alarm.set(now, wanted, context);
+        }
+        Poll::Pending
+    }
+
+    fn step(&mut self, now: Time) {
+        self.server.step(now, ServerInput::Wall(clock::wall()), &mut self.effects);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for one in arrived.drain(..) {
+            let input = match one {
+                Arrived::ServerUp(id) => ServerInput::ServerUp(id),
+                Arrived::ServerDown(id) => ServerInput::ServerDown(id),
+                Arrived::Server(id, message) => ServerInput::Server(id, message),
+                Arrived::Gateway(id, message) => ServerInput::Gateway(id, message),
+                Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
+                Arrived::ManagerUp(address) => ServerInput::ManagerUp(address),
+                Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
+                Arrived::Manager(address, message) => ServerInput::Manager(address, message),
+                Arrived::Tool(id, body) => {
+                    let answer = report::server(&body, &self.server, &self.uptime, now);
+                    self.post.send(id, &answer);
+                    continue;
+                }
+                Arrived::Foreign(_) => continue,
+                Arrived::Refused(target, reason) => {
+                    self.refused(target, reason);
+                    continue;
+                }
+            };
+            self.server.step(now, input, &mut self.effects);
+        }
+        self.arrived = arrived;
+        if self.server.deadline().is_some_and(|deadline| deadline <= now) {
+            self.server.step(now, ServerInput::Timeout, &mut self.effects);
+        }
+    }
+
+    /// What was put must be where a kill of this process cannot take it, before anybody hears of it.
+    fn store_and_send(&mut self, now: Time) {
+        if self.effects.is_empty() {
+            return;
+        }
+        let stored = if self.always { self.engine.commit() } else { self.engine.flush() };
+        if let Err(fault) = stored {
+            error!(%fault, "the store cannot be written: this server ends");
+            self.end = Some(Err(store_error(&self.config, &fault)));
+            self.effects.clear();
+            return;
+        }
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                ServerEffect::Server(to, message) => self.post.send_server(to, &message),
+                ServerEffect::Gateway(to, message) => self.post.send(to, &message),
+                ServerEffect::Manager(to, message) => self.post.send_manager(to, &message),
+                ServerEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
+                ServerEffect::Undial(id) => self.post.undial(Target::Server(id)),
+                ServerEffect::KeepSpace(space) => self.keep(&space),
+                ServerEffect::Managers(managers) => {
+                    for manager in managers {
+                        self.post.dial(now, Target::Manager(manager));
+                    }
+                }
+                ServerEffect::Backup { suffix } => self.backup(suffix),
+                ServerEffect::Note(note) => write_note(&note),
+                ServerEffect::Reborn { reason } => {
+                    warn!(reason, "a new life begins");
+                    self.reborn(now);
+                    // What else the old life wanted ended with it.
+                    break;
+                }
+                ServerEffect::Exit(reason) => {
+                    error!(reason, "the managers refuse this server");
+                    self.end = Some(Err(NodeError::Refused(reason)));
+                }
+            }
+        }
+        effects.clear();
+        effects.append(&mut self.effects);
+        self.effects = effects;
+    }
+
+    fn keep(&mut self, space: &Space) {
+        let me = self.post.me();
+        // The life that owns something is on record before it acts; one that never does leaves no trace, so that
+        // the next is still known as the successor of the last owner.
+        if let Some(id) = me.id
+            && space.index_of(id).is_some()
+            && let Err(fault) = self.engine.put_note(NOTE_INCARNATION, &id.incarnation.to_bytes())
+        {
+            error!(%fault, "the store cannot be written: this server ends");
+            self.end = Some(Err(store_error(&self.config, &fault)));
+            return;
+        }
+        if me.cell == CellId(0) {
+            self.post.set_me(Me { cell: space.cluster, ..me });
+        }
+        let kept = self
+            .engine
+            .put_note(NOTE_CLUSTER, &space.cluster.to_bytes())
+            .and_then(|()| self.engine.put_note(NOTE_SPACE, &space.to_bytes()));
+        if let Err(fault) = kept {
+            // It is asked for again at the next start: a server that forgot it serves nothing.
+            error!(%fault, "the hash space could not be kept");
+        }
+    }
+
+    /// The process goes on, under another name, on the same store.
+    fn reborn(&mut self, now: Time) {
+        let born = Kept::read(&self.engine).and_then(|kept| Ok((kept, Incarnation(entropy::draw()?))));
+        let (kept, incarnation) = match born {
+            Ok(born) => born,
+            Err(error) => {
+                self.end = Some(Err(error));
+                return;
+            }
+        };
+        let id = ServerId { address: self.config.listen, incarnation };
+        self.post.hang_up_all();
+        self.post.set_me(Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) });
+        self.server = Server::new(settings(&self.config, id, kept), self.engine.clone(), now);
+    }
+
+    /// A copy of the store beside it, by a thread of its own.
+    fn backup(&mut self, suffix: String) {
+        let done = self.backup_done.clone();
+        let Some(path) = &self.config.store else {
+            let _ = done.send((suffix, Err("this server has no store on disk".to_owned())));
+            return;
+        };
+        if !suffix_is_good(&suffix) {
+            let _ = done.send((suffix, Err("a suffix is 1 to 64 of A-Z a-z 0-9 . _ -".to_owned())));
+            return;
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push("-");
+        name.push(&suffix);
+        let (destination, engine) = (PathBuf::from(name), self.engine.clone());
+        tokio::task::spawn_blocking(move || {
+            let result = match engine.backup(&destination, &[NOTE_INCARNATION]) {
+                Ok(_) => Ok(destination.display().to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            // A node that ended meanwhile does not want to know.
+            let _ = done.send((suffix, result));
+        });
+    }
+
+    fn poll_backups(&mut self, now: Time, context: &mut Context) {
+        while let Poll::Ready(Some((suffix, result))) = self.backups.poll_recv(context) {
+            match &result {
+                Ok(path) => info!(path, "backup written"),
+                Err(error) => warn!(error, "backup failed"),
+            }
+            self.server.step(now, ServerInput::BackedUp { suffix, result }, &mut self.effects);
+        }
+    }
+
+    fn refused(&mut self, target: Target, reason: String) {
+        match target {
+            // It serves another cluster, or speaks another version: nothing will change that.
+            Target::Manager(address) => {
+                error!(manager = %address, reason, "refused");
+                self.end = Some(Err(NodeError::Refused(format!("manager {address}: {reason}"))));
+            }
+            Target::Server(id) => debug!(server = ?id, reason, "refused"),
+        }
+    }
+
+    fn ended(&mut self, now: Time) -> Option<Result<(), NodeError>> {
+        if self.end.is_some() {
+            return self.end.take();
+        }
+        let until = self.stopping_until?;
+        (now >= until || !self.post.hub().has_output()).then_some(Ok(()))
+    }
+}
+
+/// What a store remembers of the cluster, besides records.
+struct Kept {
+    cluster: Option<CellId>,
+    space: Option<Space>,
+    /// The last life that owned something.
+    previous: Option<Incarnation>,
+}
+
+impl Kept {
+    fn read(engine: &Engine) -> Result<Kept, NodeError> {
+        Ok(Kept {
+            cluster: note(engine, NOTE_CLUSTER)?,
+            space: note(engine, NOTE_SPACE)?,
+            previous: note(engine, NOTE_INCARNATION)?,
+        })
+    }
+}
+
+fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
+    let Some(bytes) = engine.note(name).map_err(NodeError::Store)? else { return Ok(None) };
+    let damaged = |_| NodeError::Store(Fault::Damaged(format!("the store's note {name:?} cannot be read")));
+    T::from_bytes(bytes.into()).map(Some).map_err(damaged)
+}
+
+fn settings(config: &ServerConfig, id: ServerId, kept: Kept) -> ServerSettings {
+    ServerSettings {
+        id,
+        previous: kept.previous,
+        cluster: kept.cluster,
+        space: kept.space,
+        copies_min: config.copies_min,
+        value_bytes_max: config.value_bytes_max,
+        tombstone_micros_min: config.tombstone_age_min.as_micros() as u64,
+        keepalive_micros: config.keepalive.as_micros() as u64,
+        broken: kumo_cluster::Broken::default(),
+    }
+}
+
+fn open_engine(path: &std::path::Path, sync: Sync) -> Result<Engine, NodeError> {
+    let options = Options { sync, ..Options::default() };
+    let (engine, opened) =
+        Engine::open(path, options).map_err(|error| NodeError::OpenStore(error.to_string()))?;
+    info!(path = %path.display(), ?opened, "store opened");
+    Ok(engine)
+}
+
+fn store_error(config: &ServerConfig, fault: &Fault) -> NodeError {
+    let path = config.store.as_ref().map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
+    NodeError::OpenStore(format!("{path}: {fault}"))
+}
+
+/// What may end a backup's name: no path, no surprise for a shell.
+fn suffix_is_good(suffix: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&suffix.len()) && suffix.bytes().all(good)
+}
+
+fn write_note(note: &ServerNote) {
+    match note {
+        ServerNote::Adopted { space } => info!(number = %space.number, "hash space"),
+        ServerNote::Settling { arcs } => info!(arcs, "settling"),
+        ServerNote::SettlementDone { arcs, micros } => info!(arcs, micros, "settled"),
+        ServerNote::CopyBegan { copies } => info!(copies, "copying"),
+        ServerNote::CopyDone { records, bytes } => info!(records, bytes, "copied"),
+        ServerNote::Dropped { records } => info!(records, "dropped what others own now"),
+        ServerNote::StoreFault { what } => warn!(what, "the store refused"),
+        ServerNote::LeaseLost => warn!("no lease: reads are confirmed by the other owners"),
+        ServerNote::LeaseBack => info!("lease"),
+    }
+}
+
+/// Names of what is kept beside the records.
+const NOTE_CLUSTER: &str = "cluster";
+const NOTE_SPACE: &str = "space";
+const NOTE_INCARNATION: &str = "incarnation";
+
+/// A clean end waits at most so long for what is still to be sent.
+const STOP_MICROS: u64 = 200_000;

@@ -1,0 +1,127 @@
+//! [`Backup`]: a copy of a store that is itself a store, taken while writing goes on.
+
+use crate::disk::Access;
+use crate::disk::{Disk, DiskFile, UNFINISHED, What, fault};
+use crate::engine::{Core, Files};
+use crate::error::OpenError;
+use crate::folder::{Folder, is_ours};
+use crate::segment::{Segment, hint_name};
+use kumo_cluster::Fault;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    /// Closed segments that share their bytes with the store.
+    pub linked: usize,
+    /// Segments that were copied.
+    pub copied: usize,
+    /// Of all segments.
+    pub bytes: u64,
+}
+
+impl Core {
+    pub fn backup(&self, destination: &Path, leave_out: &[&str]) -> Result<Backup, OpenError> {
+        let Some(files) = self.files() else {
+            return Err(Fault::Io("a store in memory has no files to back up".into()).into());
+        };
+        let disk = &files.folder.disk;
+        let unfinished = start(disk, destination)?;
+        // No segment goes while the backup needs it.
+        let kept = files.removing.lock().expect("no panic under this lock");
+        let backup = files.write_backup(&unfinished, leave_out)?;
+        drop(kept);
+        finish(&**disk, &unfinished, destination)?;
+        Ok(backup)
+    }
+}
+
+/// Makes sure that nothing is at the destination, and that the folder that will get its name is empty.
+pub fn start(disk: &Arc<dyn Disk>, destination: &Path) -> Result<PathBuf, OpenError> {
+    let failed = |error| fault("create", destination, &error);
+    if disk.what(destination).map_err(failed)? != What::Missing {
+        return Err(OpenError::Exists(destination.into()));
+    }
+    let mut name = destination.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    let unfinished = PathBuf::from(name);
+    match disk.what(&unfinished).map_err(failed)? {
+        What::Missing => return Ok(unfinished),
+        What::File => return Err(OpenError::Exists(unfinished)),
+        What::Folder => {}
+    }
+    // A try that was cut short. Only what a store writes is removed.
+    let names = disk.list(&unfinished).map_err(failed)?;
+    if !names.iter().all(|name| is_ours(name)) {
+        return Err(OpenError::Exists(unfinished));
+    }
+    for name in names {
+        disk.remove(&unfinished.join(name)).map_err(failed)?;
+    }
+    Ok(unfinished)
+}
+
+/// Gives the finished store its name.
+pub fn finish(disk: &dyn Disk, unfinished: &Path, destination: &Path) -> Result<(), Fault> {
+    let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let named = disk
+        .sync_folder(unfinished)
+        .and_then(|()| disk.rename(unfinished, destination))
+        .and_then(|()| disk.sync_folder(parent.unwrap_or(Path::new("."))));
+    named.map_err(|error| fault("rename to", destination, &error))
+}
+
+impl Files {
+    fn write_backup(&self, unfinished: &Path, leave_out: &[&str]) -> Result<Backup, OpenError> {
+        let (copy, _) = Folder::open(self.folder.disk.clone(), unfinished, Access::Write)?;
+        // Linked segments must be on the disk by themselves. What comes after this is in what is copied.
+        self.log.sync()?;
+        let segments = self.log.cut()?;
+        let mut backup = Backup::default();
+        let active = segments.last().map(|(active, _)| active.number);
+        for (segment, bytes) in &segments {
+            let path = unfinished.join(segment.path.file_name().expect("a segment has a name"));
+            let closed = Some(segment.number) != active && segment.synced() >= *bytes;
+            // On another file system there are no links.
+            if closed && self.folder.disk.link(&segment.path, &path).is_ok() {
+                backup.linked += 1;
+            } else {
+                copy_bytes(&*self.folder.disk, segment, *bytes, &path)?;
+                backup.copied += 1;
+            }
+            if segment.hinted.load(Ordering::Relaxed) {
+                let hint = hint_name(segment.number);
+                // Without it the start takes longer, nothing else.
+                let _ = self.folder.disk.link(&self.folder.path.join(&hint), &unfinished.join(&hint));
+            }
+            backup.bytes += bytes;
+        }
+        for name in self.folder.notes()?.iter().filter(|name| !leave_out.contains(&name.as_str())) {
+            if let Some(content) = self.folder.note(name)? {
+                copy.put_note(name, &content)?;
+            }
+        }
+        Ok(backup)
+    }
+}
+
+fn copy_bytes(disk: &dyn Disk, segment: &Segment, bytes: u64, path: &Path) -> Result<(), Fault> {
+    let copy = |to: Box<dyn DiskFile>| -> io::Result<()> {
+        let mut piece = vec![0; COPY_BYTES];
+        let mut offset = 0;
+        while offset < bytes {
+            let count = COPY_BYTES.min((bytes - offset) as usize);
+            segment.file.read_at(offset, &mut piece[..count])?;
+            to.write_at(offset, &piece[..count])?;
+            offset += count as u64;
+        }
+        to.sync()
+    };
+    disk.create(path).and_then(copy).map_err(|error| fault("copy to", path, &error))
+}
+
+/// Copied at once.
+const COPY_BYTES: usize = 1 << 20;

@@ -1,0 +1,187 @@
+//! Closing segments and rewriting those with much garbage, so that the files stay in proportion to the data.
+//!
+//! What is current in a segment is appended to the log again, under the lock of its shard and only if the index
+//! still points at it: the order of the log stays the order of changes. The segment is removed after all of that
+//! is on the disk. A marker of a removed key is appended again too, as long as there are older segments which may
+//! hold a version of the key; in the oldest segment it has done its duty.
+
+use crate::disk::{What, fault};
+use crate::engine::{Core, Files};
+use crate::entry::{Body, Entry, Place};
+use crate::hint::Hint;
+use crate::layout::{LogKind, LogRecord};
+use crate::segment::{Segment, Step, Walk, hint_name};
+use kumo_cluster::Fault;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Writes the hints of closed segments and rewrites segments until nothing is to be done. `pace` is called
+    /// with the bytes done since, and says whether to go on.
+    pub fn tend(&self, pace: &mut dyn FnMut(u64) -> bool) -> Result<(), Fault> {
+        let Some(files) = self.files() else { return Ok(()) };
+        // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
+        loop {
+            let closed = files.log.next_closed();
+            if let Some(segment) = &closed {
+                files.finish(segment)?;
+                if !pace(segment.written()) {
+                    return Ok(());
+                }
+            }
+            match files.victim() {
+                Some(victim) if !self.rewrite(files, &victim, pace)? => return Ok(()),
+                Some(_) => {}
+                None if closed.is_none() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Writes the hints of the segments that are closed by now.
+    pub fn write_hints(&self) -> Result<(), Fault> {
+        let Some(files) = self.files() else { return Ok(()) };
+        while let Some(segment) = files.log.next_closed() {
+            files.finish(&segment)?;
+        }
+        Ok(())
+    }
+
+    /// Something failed behind the back of all requests.
+    pub fn troubled(&self, fault: Fault) {
+        if let Some(files) = self.files() {
+            *files.trouble.lock().expect("no panic under this lock") = Some(fault);
+        }
+    }
+
+    /// All went well, but for what cannot get well by itself.
+    pub fn untroubled(&self) {
+        let Some(files) = self.files() else { return };
+        let damaged = files.log.closed_segments().iter().any(|one| one.damaged.load(Ordering::Relaxed));
+        if !damaged && files.log.unbroken().is_ok() {
+            *files.trouble.lock().expect("no panic under this lock") = None;
+        }
+    }
+
+    /// Moves what is needed of a segment to the end of the log and removes it. False: stopped on the way.
+    fn rewrite(
+        &self,
+        files: &Files,
+        victim: &Segment,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, Fault> {
+        let oldest = files.log.closed_segments().first().is_some_and(|oldest| oldest.number == victim.number);
+        let mut walk = Walk::new(victim, victim.written());
+        let mut unpaced = 0;
+        loop {
+            let (offset, record) = match walk.step()? {
+                Step::Record { offset, record } => (offset, record),
+                Step::End => break,
+                Step::Bad { offset } => {
+                    victim.damaged.store(true, Ordering::Relaxed);
+                    return Err(victim.damage(offset, "wrong checksum"));
+                }
+            };
+            match record.kind {
+                LogKind::Value | LogKind::Tombstone => {
+                    let place = Place { segment: victim.number, offset: offset as u32 };
+                    self.move_version(files, place, &record)?;
+                }
+                LogKind::Removed if !oldest => self.move_marker(files, &record)?,
+                LogKind::Removed | LogKind::Synced | LogKind::Sealed => {}
+            }
+            unpaced += record.bytes() as u64;
+            if unpaced >= PACE_BYTES {
+                if !pace(std::mem::take(&mut unpaced)) {
+                    return Ok(false);
+                }
+                // Not to fill the buffer that requests wait for.
+                files.log.flush()?;
+            }
+        }
+        files.log.sync()?;
+        files.drop_segment(victim)?;
+        Ok(true)
+    }
+
+    fn move_version(&self, files: &Files, place: Place, record: &LogRecord) -> Result<(), Fault> {
+        let mut shard = self.shards.lock(record.hash);
+        let Some(entry) = shard.index.find(record.hash, record.key) else { return Ok(()) };
+        if entry.body != Body::At(place) {
+            return Ok(());
+        }
+        let head = entry.head;
+        let body = Body::At(files.log.append(record)?);
+        let old = shard.index.set(&Entry { hash: record.hash, key: record.key, head, body });
+        files.displaced(old);
+        Ok(())
+    }
+
+    fn move_marker(&self, files: &Files, record: &LogRecord) -> Result<(), Fault> {
+        let shard = self.shards.lock(record.hash);
+        // The key is back: its version comes later in the log than anything the marker hides.
+        if shard.index.find(record.hash, record.key).is_none() {
+            files.log.append(record)?;
+        }
+        Ok(())
+    }
+}
+
+impl Files {
+    /// Makes a closed segment durable and writes its hint.
+    fn finish(&self, segment: &Segment) -> Result<(), Fault> {
+        self.log.sync()?;
+        match Hint::write(&*self.folder.disk, &self.folder.path, segment) {
+            Ok(()) => segment.hinted.store(true, Ordering::Relaxed),
+            Err(fault @ Fault::Damaged(_)) => {
+                segment.damaged.store(true, Ordering::Relaxed);
+                self.log.settled(segment.number);
+                return Err(fault);
+            }
+            Err(fault @ (Fault::Full | Fault::Io(_))) => return Err(fault),
+        }
+        self.log.settled(segment.number);
+        Ok(())
+    }
+
+    /// The segment with most garbage, if it is worth it. If the markers of removed keys have become many, the oldest
+    /// one: they are only dropped from there.
+    fn victim(&self) -> Option<Arc<Segment>> {
+        let closed = self.log.closed_segments();
+        let fit = |segment: &Arc<Segment>| {
+            segment.hinted.load(Ordering::Relaxed) && !segment.damaged.load(Ordering::Relaxed)
+        };
+        let percent = |segment: &Arc<Segment>| segment.garbage() * 100 / segment.written().max(1);
+        let worst = closed.iter().filter(|segment| fit(segment)).max_by_key(|segment| percent(segment))?;
+        if percent(worst) >= u64::from(self.log.options.garbage_percent.clamp(1, 99)) {
+            return Some(worst.clone());
+        }
+        let markers: u64 = closed.iter().map(|segment| segment.markers.load(Ordering::Relaxed)).sum();
+        let written: u64 = closed.iter().map(|segment| segment.written()).sum();
+        let oldest = closed.first().filter(|oldest| fit(oldest))?;
+        (markers * 100 > written * MARKERS_PERCENT_MAX).then(|| oldest.clone())
+    }
+
+    fn drop_segment(&self, segment: &Segment) -> Result<(), Fault> {
+        let _turn = self.removing.lock().expect("no panic under this lock");
+        let (disk, folder) = (&self.folder.disk, &self.folder.path);
+        let remove = |path: &Path| {
+            // It may be gone since a try that failed later.
+            if disk.what(path)? == What::File { disk.remove(path) } else { Ok(()) }
+        };
+        remove(&folder.join(hint_name(segment.number)))
+            .and_then(|()| remove(&segment.path))
+            .and_then(|()| disk.sync_folder(folder))
+            .map_err(|error| fault("remove", &segment.path, &error))?;
+        // Last: as long as its removal is not durable, markers that hide its records are kept.
+        self.log.forget(segment.number);
+        Ok(())
+    }
+}
+
+/// How much is rewritten between two looks at the clock.
+const PACE_BYTES: u64 = 1 << 20;
+
+/// Above this part of all closed segments, markers are worth the rewriting of old segments.
+const MARKERS_PERCENT_MAX: u64 = 25;

@@ -1,0 +1,26 @@
+//! [`OpenError`]: why a store was not opened. Nothing was changed then.
+
+use kumo_cluster::Fault;
+use std::path::PathBuf;
+
+/// Why a store was not opened, made or merged. What was there is untouched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("{}: in use by another process", .0.display())]
+    Locked(PathBuf),
+    #[error("{}: a Tokyo Cabinet file, not a kumo store", .0.display())]
+    TokyoCabinet(PathBuf),
+    #[error("{}: not a kumo store", .0.display())]
+    Foreign(PathBuf),
+    #[error("{}: store format {version}, this program knows {known}", path.display(), known = crate::FORMAT_VERSION)]
+    Newer { path: PathBuf, version: u32 },
+    /// Only for what must not be there yet: a backup or the result of a merge.
+    #[error("{}: already exists", .0.display())]
+    Exists(PathBuf),
+    /// Only for what must be there: a source of a merge.
+    #[error("{}: no such store", .0.display())]
+    Missing(PathBuf),
+    /// Names file and offset, or the call that failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}

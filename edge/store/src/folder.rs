@@ -1,0 +1,175 @@
+//! [`Folder`]: a store's folder, its format, its lock and its notes.
+
+use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
+use crate::error::OpenError;
+use crate::layout::checksum;
+use crate::segment::number_of;
+use kumo_cluster::Fault;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The format of the folder, which its file `FORMAT` names in one line: `kumo store 1`. Changed when an older
+/// program could not read what a newer one writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// A store's folder, locked as long as this lives.
+///
+/// | file                 | content                                             |
+/// |----------------------|-----------------------------------------------------|
+/// | `FORMAT`             | `kumo store 1`                                      |
+/// | `LOCK`               | nothing; locked by the process that uses the folder |
+/// | `0000000001.segment` | records                                             |
+/// | `0000000001.hint`    | the same without data, once the segment is closed   |
+/// | `NAME.note`          | CRC-32 of the rest, then a blob of the server's     |
+/// | `….unfinished`       | was being written; means nothing after a crash      |
+pub struct Folder {
+    pub disk: Arc<dyn Disk>,
+    pub path: PathBuf,
+    _lock: Lock,
+    /// Notes are written one after the other.
+    noting: Mutex<()>,
+}
+
+impl Folder {
+    /// Opens the folder, makes it if need be (and may write), and tells whether it was made.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, access: Access) -> Result<(Folder, bool), OpenError> {
+        let failed = |error| fault("open", path, &error);
+        let created = match disk.what(path).map_err(failed)? {
+            What::Missing if access == Access::Read => return Err(OpenError::Missing(path.into())),
+            What::Missing => {
+                disk.create_folder(path).map_err(|error| fault("create", path, &error))?;
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                disk.sync_folder(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+                true
+            }
+            What::File => return Err(foreign_file(&*disk, path)?),
+            // Looked at before the lock: nothing is left behind in a folder that is not ours.
+            What::Folder => !is_store(&*disk, path)?,
+        };
+        if created && access == Access::Read {
+            return Err(OpenError::Foreign(path.into()));
+        }
+        let locked = disk.lock(&path.join(LOCK), access).map_err(|error| fault("lock", path, &error))?;
+        let Some(lock) = locked else { return Err(OpenError::Locked(path.into())) };
+        if created {
+            let line = format!("{FORMAT_LINE}{FORMAT_VERSION}\n");
+            let written = write_whole(&*disk, path, FORMAT, &[line.as_bytes()]);
+            written.map_err(|error| fault("write", &path.join(FORMAT), &error))?;
+        }
+        Ok((Folder { disk, path: path.into(), _lock: lock, noting: Mutex::new(()) }, created))
+    }
+
+    pub fn names(&self) -> Result<Vec<String>, Fault> {
+        let mut names = self.disk.list(&self.path).map_err(|error| fault("list", &self.path, &error))?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes what a crash left half written.
+    pub fn tidy(&self) -> Result<(), Fault> {
+        for name in self.names()?.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            let path = self.path.join(name);
+            self.disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    pub fn put_note(&self, name: &str, content: &[u8]) -> Result<(), Fault> {
+        let file = note_file(name)?;
+        if content.len() > NOTE_BYTES_MAX {
+            return Err(Fault::Io(format!("note {name}: {} bytes, at most {NOTE_BYTES_MAX}", content.len())));
+        }
+        let _turn = self.noting.lock().expect("no panic under this lock");
+        let crc = checksum(0, content).to_be_bytes();
+        let written = write_whole(&*self.disk, &self.path, &file, &[&crc, content]);
+        written.map_err(|error| fault("write", &self.path.join(file), &error))
+    }
+
+    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let path = self.path.join(note_file(name)?);
+        let failed = |error| fault("read", &path, &error);
+        if self.disk.what(&path).map_err(failed)? == What::Missing {
+            return Ok(None);
+        }
+        let file = self.disk.open(&path, Access::Read).map_err(failed)?;
+        let bytes = read_whole(&*file, NOTE_BYTES_MAX as u64 + 4).map_err(failed)?;
+        match bytes.split_first_chunk::<4>() {
+            Some((crc, content)) if checksum(0, content).to_be_bytes() == *crc => Ok(Some(content.to_vec())),
+            Some(_) | None => {
+                Err(Fault::Damaged(format!("{}: damaged at offset 0: wrong checksum", path.display())))
+            }
+        }
+    }
+
+    /// The names of all notes.
+    pub fn notes(&self) -> Result<Vec<String>, Fault> {
+        let names = self.names()?;
+        Ok(names.iter().filter_map(|name| name.strip_suffix(NOTE)).map(str::to_owned).collect())
+    }
+}
+
+/// Whether the folder is a store of ours; false if it is empty and may become one.
+fn is_store(disk: &dyn Disk, path: &Path) -> Result<bool, OpenError> {
+    let failed = |error| fault("open", path, &error);
+    let names = disk.list(path).map_err(failed)?;
+    if !names.iter().any(|name| name == FORMAT) {
+        // A crash at the very first start leaves these two.
+        let unfinished = format!("{FORMAT}{UNFINISHED}");
+        let empty = names.iter().all(|name| *name == LOCK || *name == unfinished);
+        return if empty { Ok(false) } else { Err(OpenError::Foreign(path.into())) };
+    }
+    let file = disk.open(&path.join(FORMAT), Access::Read).map_err(failed)?;
+    let Ok(bytes) = read_whole(&*file, FORMAT_BYTES_MAX) else { return Err(OpenError::Foreign(path.into())) };
+    let line = std::str::from_utf8(&bytes).ok().and_then(|line| line.strip_suffix('\n'));
+    let version = line.and_then(|line| line.strip_prefix(FORMAT_LINE)).and_then(|number| number.parse().ok());
+    match version {
+        Some(FORMAT_VERSION) => Ok(true),
+        Some(version) if version > FORMAT_VERSION => Err(OpenError::Newer { path: path.into(), version }),
+        Some(_) | None => Err(OpenError::Foreign(path.into())),
+    }
+}
+
+/// What to say of a file where a folder should be.
+fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
+    let failed = |error| fault("read", path, &error);
+    let file = disk.open(path, Access::Read).map_err(failed)?;
+    let mut front = [0; TOKYO_CABINET.len()];
+    let there = front.len().min(file.bytes().map_err(failed)? as usize);
+    file.read_at(0, &mut front[..there]).map_err(failed)?;
+    let tokyo_cabinet = front == *TOKYO_CABINET;
+    Ok(if tokyo_cabinet { OpenError::TokyoCabinet(path.into()) } else { OpenError::Foreign(path.into()) })
+}
+
+pub fn note_file(name: &str) -> Result<String, Fault> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || name.len() > NOTE_NAME_BYTES_MAX || !name.bytes().all(allowed) {
+        return Err(Fault::Io(format!("not a name for a note: {name:?}")));
+    }
+    Ok(format!("{name}{NOTE}"))
+}
+
+/// Whether a file of this name is one that a store writes.
+pub fn is_ours(name: &str) -> bool {
+    let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
+    let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
+    numbered || name == FORMAT || name == LOCK || name.ends_with(NOTE)
+}
+
+pub const SEGMENT: &str = ".segment";
+pub const HINT: &str = ".hint";
+const NOTE: &str = ".note";
+const FORMAT: &str = "FORMAT";
+const LOCK: &str = "LOCK";
+const FORMAT_LINE: &str = "kumo store ";
+
+/// One line; more is not ours.
+const FORMAT_BYTES_MAX: u64 = 64;
+
+/// A hash space of hundreds of servers fits many times.
+pub const NOTE_BYTES_MAX: usize = 1 << 20;
+
+/// Names are chosen by the program; any file system takes one this long.
+const NOTE_NAME_BYTES_MAX: usize = 64;
+
+/// How a Tokyo Cabinet file begins.
+const TOKYO_CABINET: &[u8; 13] = b"ToKyO CaBiNeT";

@@ -1,0 +1,62 @@
+//! The storage engine behind [`kumo_cluster::Store`]: a log of records in files, and an index of all keys in memory.
+//!
+//! **Log.** A put appends one record to a buffer; [`Engine::flush`] hands the buffer to the operating system, once for
+//! all requests of a turn, and [`Engine::commit`] also waits for the disk if the options say so. The log is cut into
+//! segments. Space on the disk is reserved before a record is accepted, so a full disk refuses a put in time and
+//! nothing has changed. A key that is removed leaves a marker in the log; a tombstone is a record like others.
+//!
+//! **Index.** Every key with its head, packed, and their order by (hash, key), in 64 shards by the first bits of the hash. Heads and scans never read the disk. With keys in memory, a record costs about 36 bytes
+//! of memory beyond its key; keys on the disk would save the key and cost a read for every head, thus for every put
+//! on a replica. In memory mode small data lies in the index too, and there is no log.
+//!
+//! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments have hint files with all
+//! but the data. The torn end of a segment is cut; it is told from damage by marks in the log that say how
+//! far the disk had it. Damage is named by file and offset, and the store is left as it is.
+//!
+//! **Compaction** appends what is current in a segment to the log again and then removes the segment. Because copies
+//! are appended under the same locks as puts, the order of the log is always the order of changes, and a crash at any
+//! point leaves either both or the copy.
+//!
+//! | file            | what it is for                                          |
+//! |-----------------|---------------------------------------------------------|
+//! | `layout.rs`     | the bytes of a record                                   |
+//! | `segment.rs`    | a file of records, and the walk through it              |
+//! | `log.rs`        | all segments: append, flush, sync, close                |
+//! | `entry.rs`, `arena.rs`, `leaf.rs`, `index.rs`, `shard.rs` | the index     |
+//! | `hint.rs`, `recovery.rs` | the start                                      |
+//! | `compaction.rs`, `attend.rs` | garbage, and the threads that work in the background |
+//! | `folder.rs`     | format, lock, notes                                     |
+//! | `backup.rs`, `merge.rs` | copies of stores                                |
+//! | `disk.rs`       | the seam to the file system, where tests let it fail    |
+
+mod arena;
+mod attend;
+mod backup;
+mod compaction;
+mod disk;
+mod engine;
+mod entry;
+mod error;
+mod folder;
+mod hint;
+mod index;
+mod layout;
+mod leaf;
+mod log;
+mod merge;
+mod options;
+mod recovery;
+mod segment;
+mod shard;
+
+#[cfg(test)]
+mod tests;
+
+pub use backup::Backup;
+pub use engine::Engine;
+pub use error::OpenError;
+pub use folder::{FORMAT_VERSION, NOTE_BYTES_MAX};
+pub use layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, RECORD_BYTES};
+pub use merge::{Merged, MergedSource, merge};
+pub use options::{Options, Sync};
+pub use recovery::{Cut, Opened};

@@ -1,0 +1,344 @@
+//! [`Log`]: all segments, and the one place where records are appended.
+
+use crate::disk::{Disk, fault};
+use crate::entry::Place;
+use crate::layout::{LogKind, LogRecord, RECORD_BYTES};
+use crate::options::{Options, Sync};
+use crate::segment::{HEADER_BYTES, Segment};
+use kumo_cluster::Fault;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+
+/// The log. Whoever appends holds the lock of the key's shard, so that the order of the log is the order in which
+/// the index changed, and replaying it gives the same index. Compaction appends what it keeps in the same way.
+///
+/// Locks are taken in this order: shard, `tail`, `spare`, `segments`.
+pub struct Log {
+    pub disk: Arc<dyn Disk>,
+    pub folder: PathBuf,
+    pub options: Options,
+    tail: Mutex<Tail>,
+    spare: Mutex<Spare>,
+    segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+    /// One syncs, the others find that theirs is synced too: group commit.
+    syncing: Mutex<()>,
+    /// A sync failed. The system may have dropped what it could not write and will not say so twice, so nothing
+    /// is accepted any more until a restart has looked at what is there.
+    broken: OnceLock<Fault>,
+    /// The bytes of the record that found no room at last; 0: the last one found it.
+    lacking: AtomicUsize,
+}
+
+/// Where the log grows.
+struct Tail {
+    active: Arc<Segment>,
+    /// Appended and not yet handed to the system; it belongs at the end of the active segment.
+    buffer: Vec<u8>,
+    /// Where the buffer begins in the file.
+    start: u64,
+    /// Up to here the active segment has its space on the disk.
+    reserved: u64,
+    /// Closed segments without a hint file, oldest first.
+    closed: Vec<Arc<Segment>>,
+    /// Up to here everything is on the disk, and the log does not say so yet.
+    unmarked: Option<(u32, u64)>,
+    /// The last write failed, and is tried again before anything is accepted.
+    stuck: bool,
+}
+
+/// The next segment, made ahead so that closing one costs nothing.
+struct Spare {
+    segment: Option<Arc<Segment>>,
+    /// The number of the next one to make.
+    next: u32,
+}
+
+impl Log {
+    /// From what recovery found. The last of `segments` is active.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        folder: PathBuf,
+        options: Options,
+        segments: BTreeMap<u32, Arc<Segment>>,
+    ) -> Log {
+        let active = segments.values().next_back().expect("recovery leaves an active segment").clone();
+        let closed = segments.values().filter(|segment| segment.number < active.number);
+        let closed = closed.filter(|segment| !segment.hinted.load(Ordering::Relaxed)).cloned().collect();
+        let start = active.written();
+        let unmarked = (start > HEADER_BYTES).then_some((active.number, start));
+        let spare = Spare { segment: None, next: active.number + 1 };
+        let tail = Tail { active, buffer: Vec::new(), start, reserved: 0, closed, unmarked, stuck: false };
+        Log {
+            disk,
+            folder,
+            options,
+            tail: Mutex::new(tail),
+            spare: Mutex::new(spare),
+            segments: RwLock::new(segments),
+            syncing: Mutex::new(()),
+            broken: OnceLock::new(),
+            lacking: AtomicUsize::new(0),
+        }
+    }
+
+    /// Appends a record. Refused: nothing has changed.
+    pub fn append(&self, record: &LogRecord) -> Result<Place, Fault> {
+        self.unbroken()?;
+        let mut tail = self.tail();
+        let bytes = record.bytes();
+        self.accept(&mut tail, bytes)?;
+        if let Some((segment, synced)) = tail.unmarked.take() {
+            tail.push(&LogRecord::synced(segment, synced));
+        }
+        let offset = tail.push(record);
+        let active = &tail.active;
+        match record.kind {
+            LogKind::Value | LogKind::Tombstone => active.live.fetch_add(bytes as u64, Ordering::Relaxed),
+            LogKind::Removed => active.markers.fetch_add(bytes as u64, Ordering::Relaxed),
+            LogKind::Synced | LogKind::Sealed => 0,
+        };
+        Ok(Place { segment: active.number, offset: offset as u32 })
+    }
+
+    /// The record at a place is not current any more.
+    pub fn displaced(&self, place: Place, live_bytes: u64) {
+        if let Some(segment) = self.segments().get(&place.segment) {
+            segment.live.fetch_sub(RECORD_BYTES as u64 + live_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The bytes of a record and its segment. None: the segment was compacted, the index knows a newer place.
+    pub fn read(&self, place: Place, length: usize) -> Result<Option<(Arc<Segment>, Vec<u8>)>, Fault> {
+        let Some(segment) = self.segments().get(&place.segment).cloned() else { return Ok(None) };
+        let offset = u64::from(place.offset);
+        if offset + length as u64 > segment.written() {
+            let tail = self.tail();
+            if tail.active.number == place.segment && offset >= tail.start {
+                let from = (offset - tail.start) as usize;
+                let bytes = tail.buffer[from..from + length].to_vec();
+                return Ok(Some((segment.clone(), bytes)));
+            }
+        }
+        let bytes = segment.read(offset, length)?;
+        Ok(Some((segment, bytes)))
+    }
+
+    /// Hands everything appended to the system: from here on it survives the process.
+    pub fn flush(&self) -> Result<(), Fault> {
+        self.unbroken()?;
+        self.write_out(&mut self.tail())
+    }
+
+    /// Forces everything appended to the disk.
+    pub fn sync(&self) -> Result<(), Fault> {
+        self.unbroken()?;
+        let segments: Vec<(Arc<Segment>, u64)> = {
+            let mut tail = self.tail();
+            self.write_out(&mut tail)?;
+            let all = tail.closed.iter().chain([&tail.active]);
+            let unsynced = all.filter(|segment| segment.synced() < segment.written());
+            unsynced.map(|segment| (segment.clone(), segment.written())).collect()
+        };
+        let Some((last, bytes)) = segments.last() else { return Ok(()) };
+        let mark = (last.number, *bytes);
+        let _turn = self.syncing.lock().expect("no panic under this lock");
+        self.unbroken()?;
+        // Oldest first: a mark speaks for everything before it.
+        for (segment, written) in segments.iter().filter(|(segment, written)| segment.synced() < *written) {
+            if let Err(error) = segment.file.sync() {
+                let fault = Fault::Io(format!("sync {}: {error}", segment.path.display()));
+                return Err(self.broken.get_or_init(|| fault).clone());
+            }
+            segment.synced.fetch_max(*written, Ordering::AcqRel);
+        }
+        let mut tail = self.tail();
+        tail.unmarked = tail.unmarked.max(Some(mark));
+        Ok(())
+    }
+
+    /// Makes the next segment if the active one is half full: the slow part of closing a segment, done ahead. Of a full
+    /// disk it sees whether there is room again, since a server that is told of it may not try for long.
+    pub fn prepare(&self) -> Result<(), Fault> {
+        let lacking = self.lacking.load(Ordering::Relaxed);
+        if lacking > 0 {
+            self.accept(&mut self.tail(), lacking)?;
+        }
+        let half_full = {
+            let segments = self.segments();
+            let (_, active) = segments.last_key_value().expect("there is an active segment");
+            active.written() > self.options.segment_bytes / 2
+        };
+        let mut spare = self.spare.lock().expect("no panic under this lock");
+        if half_full && spare.segment.is_none() {
+            spare.segment = Some(self.create(&mut spare.next)?);
+        }
+        Ok(())
+    }
+
+    /// All segments, with the bytes of each that were handed to the system at one moment.
+    pub fn cut(&self) -> Result<Vec<(Arc<Segment>, u64)>, Fault> {
+        self.unbroken()?;
+        let mut tail = self.tail();
+        self.write_out(&mut tail)?;
+        let segments = self.segments();
+        Ok(segments.values().map(|segment| (segment.clone(), segment.written())).collect())
+    }
+
+    /// The oldest closed segment without a hint file.
+    pub fn next_closed(&self) -> Option<Arc<Segment>> {
+        self.tail().closed.first().cloned()
+    }
+
+    /// It has its hint file now, or will never have one.
+    pub fn settled(&self, number: u32) {
+        self.tail().closed.retain(|segment| segment.number != number);
+    }
+
+    /// Closed segments, oldest first.
+    pub fn closed_segments(&self) -> Vec<Arc<Segment>> {
+        let mut all: Vec<_> = self.segments().values().cloned().collect();
+        all.pop();
+        all
+    }
+
+    pub fn forget(&self, number: u32) {
+        self.segments.write().expect("no panic under this lock").remove(&number);
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        let buffered = self.tail().buffer.len() as u64;
+        self.segments().values().map(|segment| segment.written()).sum::<u64>() + buffered
+    }
+
+    /// How often a thread is to sync, if at all.
+    pub fn syncs_at_intervals(&self) -> Option<std::time::Duration> {
+        match self.options.sync {
+            Sync::Interval(interval) => Some(interval),
+            Sync::None | Sync::Always => None,
+        }
+    }
+
+    /// Why nothing is accepted any more, if so.
+    pub fn unbroken(&self) -> Result<(), Fault> {
+        self.broken.get().map_or(Ok(()), |fault| Err(fault.clone()))
+    }
+
+    /// The last record found no room. [`Log::prepare`] sees whether there is room again.
+    pub fn is_full(&self) -> bool {
+        self.lacking.load(Ordering::Relaxed) > 0
+    }
+
+    /// Makes sure that a record of so many bytes can be appended, and remembers if not.
+    fn accept(&self, tail: &mut Tail, bytes: usize) -> Result<(), Fault> {
+        let crowded = !tail.buffer.is_empty() && tail.buffer.len() + bytes > BUFFER_BYTES_MAX;
+        let written = if tail.stuck || crowded { self.write_out(tail) } else { Ok(()) };
+        let accepted = written.and_then(|()| self.make_room(tail, bytes));
+        match &accepted {
+            Ok(()) if self.is_full() => self.lacking.store(0, Ordering::Relaxed),
+            Err(Fault::Full) => self.lacking.store(bytes, Ordering::Relaxed),
+            Ok(()) | Err(Fault::Damaged(_) | Fault::Io(_)) => {}
+        }
+        accepted
+    }
+
+    fn write_out(&self, tail: &mut Tail) -> Result<(), Fault> {
+        if tail.buffer.is_empty() {
+            return Ok(());
+        }
+        let Tail { active, buffer, start, stuck, .. } = tail;
+        if let Err(error) = active.file.write_at(*start, buffer) {
+            // The buffer stays, and reads find it there; it is written to the same place again.
+            *stuck = true;
+            let fault = fault("write", &active.path, &error);
+            if fault == Fault::Full {
+                self.lacking.fetch_max(1, Ordering::Relaxed);
+            }
+            return Err(fault);
+        }
+        *start += buffer.len() as u64;
+        *stuck = false;
+        active.written.store(*start, Ordering::Release);
+        buffer.clear();
+        buffer.shrink_to(BUFFER_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Makes sure that a record of so many bytes fits into the active segment, and has its space on the disk.
+    fn make_room(&self, tail: &mut Tail, bytes: usize) -> Result<(), Fault> {
+        // A mark may come before it, and the seal must still fit behind it.
+        let needed = (bytes + 2 * RECORD_BYTES) as u64;
+        let end = tail.end();
+        if end + needed > self.options.segment_bytes && end > HEADER_BYTES {
+            self.close(tail)?;
+        }
+        let needed = tail.end() + needed;
+        if needed <= tail.reserved {
+            return Ok(());
+        }
+        let ahead = needed.max((tail.reserved + RESERVE_BYTES).min(self.options.segment_bytes));
+        let file = &tail.active.file;
+        // A nearly full disk may still have room for this one.
+        let reserved =
+            file.allocate(ahead).map(|()| ahead).or_else(|_| file.allocate(needed).map(|()| needed));
+        tail.reserved = reserved.map_err(|error| fault("reserve space for", &tail.active.path, &error))?;
+        Ok(())
+    }
+
+    /// Seals the active segment and goes on in the next one.
+    fn close(&self, tail: &mut Tail) -> Result<(), Fault> {
+        let mut spare = self.spare.lock().expect("no panic under this lock");
+        let next = match spare.segment.take() {
+            Some(next) => next,
+            None => self.create(&mut spare.next)?,
+        };
+        let unsealed = tail.buffer.len();
+        tail.push(&LogRecord::sealed());
+        if let Err(fault) = self.write_out(tail) {
+            tail.buffer.truncate(unsealed);
+            spare.segment = Some(next);
+            return Err(fault);
+        }
+        self.segments.write().expect("no panic under this lock").insert(next.number, next.clone());
+        let closed = std::mem::replace(&mut tail.active, next);
+        tail.closed.push(closed);
+        tail.start = HEADER_BYTES;
+        tail.reserved = 0;
+        Ok(())
+    }
+
+    fn create(&self, next: &mut u32) -> Result<Arc<Segment>, Fault> {
+        let room = RESERVE_BYTES.min(self.options.segment_bytes);
+        let segment = Segment::create(&*self.disk, &self.folder, *next, room)?;
+        *next += 1;
+        Ok(segment)
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().expect("no panic under this lock")
+    }
+
+    fn segments(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u32, Arc<Segment>>> {
+        self.segments.read().expect("no panic under this lock")
+    }
+}
+
+impl Tail {
+    fn end(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+
+    fn push(&mut self, record: &LogRecord) -> u64 {
+        let offset = self.end();
+        record.encode(self.active.seed(offset), &mut self.buffer);
+        offset
+    }
+}
+
+/// Appends gather up to this before they are handed to the system without being asked. A turn of a server is
+/// below it; a larger buffer would only wait longer under the lock.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// By how much the space of the active segment grows on the disk: rarely, and a small store stays small.
+const RESERVE_BYTES: u64 = 4 << 20;

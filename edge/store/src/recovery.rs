@@ -1,0 +1,338 @@
+//! What a store's files say: every segment is read at the start, by its hint or record by record.
+
+use crate::disk::{Access, fault};
+use crate::entry::{Body, Entry, Place};
+use crate::error::OpenError;
+use crate::folder::{Folder, HINT, SEGMENT};
+use crate::hint::{Hint, Seen};
+use crate::index::{Displaced, From};
+use crate::layout::{LogKind, LogRecord, plausible};
+use crate::options::Options;
+use crate::segment::{HEADER_BYTES, Segment, Step, Walk, hint_name, number_of, segment_name};
+use crate::shard::Shards;
+use kumo_cluster::{Fault, Head, Kind};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What was found at the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// The store was made.
+    pub created: bool,
+    pub items: u64,
+    pub tombstones: u64,
+    pub segments: usize,
+    /// Of these, read by their hint files.
+    pub hinted: usize,
+    /// What a crash tore, and was cut off. Nothing that was synced is ever among it.
+    pub cuts: Vec<Cut>,
+}
+
+/// The torn end of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub file: PathBuf,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Reads all segments into the shards.
+pub struct Recovery<'a> {
+    folder: &'a Folder,
+    access: Access,
+    options: &'a Options,
+    shards: &'a Shards,
+    segments: BTreeMap<u32, Arc<Segment>>,
+    /// Up to this segment and offset everything was once on the disk.
+    synced: (u32, u64),
+    /// Segments without a seal and without a hint.
+    open_ended: Vec<u32>,
+    suspects: Vec<Suspect>,
+    opened: Opened,
+}
+
+/// A place where no whole record is and the segment does not end.
+struct Suspect {
+    number: u32,
+    offset: u64,
+    bytes: u64,
+    /// Records follow, and no hole explains it.
+    inside: bool,
+}
+
+impl<'a> Recovery<'a> {
+    /// All segments, the last of which is active, and what was found.
+    pub fn run(
+        folder: &'a Folder,
+        access: Access,
+        options: &'a Options,
+        shards: &'a Shards,
+    ) -> Result<(BTreeMap<u32, Arc<Segment>>, Opened), OpenError> {
+        let mut recovery = Recovery {
+            folder,
+            access,
+            options,
+            shards,
+            segments: BTreeMap::new(),
+            synced: (0, 0),
+            open_ended: Vec::new(),
+            suspects: Vec::new(),
+            opened: Opened::default(),
+        };
+        recovery.read_all()?;
+        recovery.judge()?;
+        if access == Access::Write {
+            recovery.make_ready()?;
+        }
+        for shard in shards.all() {
+            recovery.opened.items += shard.index.items;
+            recovery.opened.tombstones += shard.index.tombstones;
+        }
+        recovery.opened.segments = recovery.segments.len();
+        Ok((recovery.segments, recovery.opened))
+    }
+
+    fn read_all(&mut self) -> Result<(), OpenError> {
+        let names = self.folder.names()?;
+        let numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name, SEGMENT)).collect();
+        let hints: Vec<u32> = names.iter().filter_map(|name| number_of(name, HINT)).collect();
+        let disk = &self.folder.disk;
+        for number in &numbers {
+            let opened = Segment::open(&**disk, &self.folder.path, *number, self.access)?;
+            let last = Some(number) == numbers.last();
+            let Some(segment) = opened else {
+                if !last || hints.contains(number) {
+                    let path = self.folder.path.join(segment_name(*number));
+                    let text = format!("{}: damaged at offset 0: no header", path.display());
+                    return Err(Fault::Damaged(text).into());
+                }
+                continue;
+            };
+            let segment = Arc::new(segment);
+            self.segments.insert(*number, segment.clone());
+            let hinted = hints.contains(number) && !self.options.verify && self.read_hint(&segment)?;
+            if !hinted {
+                self.read_segment(&segment, last)?;
+            }
+        }
+        // The last one to be left alone: a spare that was made ahead, or one whose making was cut short.
+        if let Some(number) = numbers.last()
+            && self.segments.get(number).is_none_or(|segment| segment.written() == HEADER_BYTES)
+            && !hints.contains(number)
+            && self.access == Access::Write
+        {
+            self.segments.remove(number);
+            self.open_ended.retain(|open_ended| open_ended != number);
+            let path = self.folder.path.join(segment_name(*number));
+            disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// False: there is no hint that can be trusted.
+    fn read_hint(&mut self, segment: &Arc<Segment>) -> Result<bool, Fault> {
+        let (disk, folder, number) = (&*self.folder.disk, &self.folder.path, segment.number);
+        let Some(hint) = Hint::read(disk, folder, number, segment.written()) else { return Ok(false) };
+        if hint.segment_bytes() != segment.written() {
+            let expected = format!("it should have {} bytes", hint.segment_bytes());
+            return Err(segment.damage(segment.written().min(hint.segment_bytes()), &expected));
+        }
+        // Each thread has its shards, so that the records of a key stay in order.
+        std::thread::scope(|scope| {
+            for worker in 0..WORKERS {
+                let (recovery, hint) = (&*self, &hint);
+                scope.spawn(move || {
+                    let own = |seen: &Seen| Shards::number(seen.hash) % WORKERS == worker;
+                    hint.records().filter(own).for_each(|seen| recovery.apply(segment, &seen));
+                });
+            }
+        });
+        // It was written after this segment and all before it were on the disk.
+        self.synced = self.synced.max((number, segment.written()));
+        segment.synced.store(segment.written(), Ordering::Relaxed);
+        segment.hinted.store(true, Ordering::Relaxed);
+        self.opened.hinted += 1;
+        Ok(true)
+    }
+
+    fn read_segment(&mut self, segment: &Arc<Segment>, last: bool) -> Result<(), Fault> {
+        let written = segment.written();
+        let mut walk = Walk::new(segment, written);
+        let mut sealed = None;
+        let bad = loop {
+            match walk.step()? {
+                Step::Record { offset, record } => {
+                    if let Some(offset) = sealed {
+                        return Err(segment.damage(offset, "a seal that is not at the end"));
+                    }
+                    match record.kind {
+                        LogKind::Sealed => sealed = Some(offset),
+                        LogKind::Synced => self.mark(&record),
+                        LogKind::Value | LogKind::Tombstone | LogKind::Removed => {
+                            self.apply(segment, &Seen::new(offset, &record));
+                        }
+                    }
+                }
+                Step::End => break None,
+                Step::Bad { offset } => break Some(offset),
+            }
+        };
+        if let Some(offset) = bad {
+            if sealed.is_some() {
+                return Err(segment.damage(offset, "bytes behind the seal"));
+            }
+            let suspect = self.suspect(segment, offset, written)?;
+            self.suspects.push(suspect);
+        } else if sealed.is_none() && !last {
+            // Its end is missing, which only its marks can tell from an end that was never written.
+            self.suspects.push(Suspect { number: segment.number, offset: written, bytes: 0, inside: false });
+        }
+        if sealed.is_none() {
+            self.open_ended.push(segment.number);
+        }
+        Ok(())
+    }
+
+    /// Looks at what follows a place where no record is.
+    fn suspect(&mut self, segment: &Segment, offset: u64, written: u64) -> Result<Suspect, Fault> {
+        let bytes = segment.read(offset, (written - offset) as usize)?;
+        let mut first = None;
+        let mut at = 1;
+        let mut budget = SEARCH_BYTES_MAX;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let record = plausible(rest)
+                .then(|| {
+                    budget = budget.saturating_sub(crate::layout::length(rest).unwrap_or(0));
+                    LogRecord::decode(segment.seed(offset + at as u64), rest)
+                })
+                .flatten();
+            if budget == 0 {
+                return Err(segment.damage(offset, "wrong checksum"));
+            }
+            let Some(record) = record else {
+                at += 1;
+                continue;
+            };
+            if record.kind == LogKind::Synced {
+                self.mark(&record);
+            }
+            first.get_or_insert(at);
+            at += record.bytes();
+        }
+        let inside = first.is_some_and(|first| !has_hole(offset, &bytes[..first]));
+        Ok(Suspect { number: segment.number, offset, bytes: bytes.len() as u64, inside })
+    }
+
+    fn mark(&mut self, record: &LogRecord) {
+        if let Ok(number) = u32::try_from(record.hash.0) {
+            self.synced = self.synced.max((number, record.stamp.clock.0));
+        }
+    }
+
+    /// What a crash can have torn is cut, all else is damage.
+    fn judge(&mut self) -> Result<(), Fault> {
+        for suspect in &self.suspects {
+            let segment = &self.segments[&suspect.number];
+            if suspect.inside || self.synced > (suspect.number, suspect.offset) {
+                return Err(segment.damage(suspect.offset, "wrong checksum"));
+            }
+            segment.written.store(suspect.offset, Ordering::Relaxed);
+            if suspect.bytes > 0 {
+                let (file, offset, bytes) = (segment.path.clone(), suspect.offset, suspect.bytes);
+                self.opened.cuts.push(Cut { file, offset, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the files fit to go on: torn ends cut, all but the last sealed, one to append to.
+    fn make_ready(&mut self) -> Result<(), Fault> {
+        let last = self.segments.keys().next_back().copied();
+        for number in &self.open_ended {
+            let segment = &self.segments[number];
+            let written = segment.written();
+            let ready = || {
+                segment.file.truncate(written)?;
+                if Some(*number) != last {
+                    // First what was cut must be gone for good: it must not come back behind the seal.
+                    segment.file.sync()?;
+                    let mut seal = Vec::new();
+                    LogRecord::sealed().encode(segment.seed(written), &mut seal);
+                    segment.file.write_at(written, &seal)?;
+                    segment.written.store(written + seal.len() as u64, Ordering::Relaxed);
+                }
+                Ok(())
+            };
+            ready().map_err(|error| fault("cut", &segment.path, &error))?;
+        }
+        for segment in self.segments.values().filter(|segment| segment.synced() < segment.written()) {
+            // What is served from now on must not vanish with the power.
+            segment.file.sync().map_err(|error| fault("sync", &segment.path, &error))?;
+            segment.synced.store(segment.written(), Ordering::Relaxed);
+        }
+        if last.is_none_or(|last| !self.open_ended.contains(&last)) {
+            let number = last.unwrap_or(0) + 1;
+            let segment = Segment::create(&*self.folder.disk, &self.folder.path, number, 0)?;
+            self.segments.insert(number, segment);
+        }
+        self.drop_orphans()
+    }
+
+    /// Hints whose segments are gone: compaction was cut short.
+    fn drop_orphans(&self) -> Result<(), Fault> {
+        for number in self.folder.names()?.iter().filter_map(|name| number_of(name, HINT)) {
+            if !self.segments.contains_key(&number) {
+                let path = self.folder.path.join(hint_name(number));
+                self.folder.disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does to the index what the record did when it was appended.
+    fn apply(&self, segment: &Segment, seen: &Seen) {
+        let mut shard = self.shards.lock(seen.hash);
+        let kind = match seen.kind {
+            LogKind::Value => Kind::Value,
+            LogKind::Tombstone => Kind::Tombstone,
+            LogKind::Removed => {
+                segment.markers.fetch_add(seen.bytes(), Ordering::Relaxed);
+                let old = shard.index.remove(seen.hash, seen.key);
+                return self.displaced(old);
+            }
+            LogKind::Synced | LogKind::Sealed => return,
+        };
+        let head = Head { stamp: seen.stamp, kind, expiry: seen.expiry, data_bytes: seen.data_bytes };
+        let body = Body::At(Place { segment: segment.number, offset: seen.offset });
+        segment.live.fetch_add(seen.bytes(), Ordering::Relaxed);
+        let old = shard.index.set(&Entry { hash: seen.hash, key: seen.key, head, body });
+        self.displaced(old);
+    }
+
+    fn displaced(&self, old: Option<Displaced>) {
+        if let Some(Displaced { from: From::File(place), live_bytes, .. }) = old {
+            let bytes = crate::RECORD_BYTES as u64 + live_bytes;
+            self.segments[&place.segment].live.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether the bytes, which begin at that offset, may have a hole as a power failure leaves it: a page that was not
+/// written again is zero behind its old end, while later pages may have been written. A damaged record can look like
+/// this, rarely; where it was once synced, a mark tells.
+fn has_hole(offset: u64, bytes: &[u8]) -> bool {
+    bytes.iter().zip(offset + 1..).any(|(byte, end)| *byte == 0 && end % SECTOR_BYTES == 0)
+}
+
+/// No disk writes less.
+const SECTOR_BYTES: u64 = 512;
+
+/// Threads that read a hint: what they mostly do is wait for memory.
+const WORKERS: usize = 4;
+
+/// How many bytes are summed in search of a record behind damage: bytes that look like the beginnings of many large
+/// records must not take for ever.
+const SEARCH_BYTES_MAX: usize = 4 << 30;

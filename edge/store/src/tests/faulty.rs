@@ -1,0 +1,425 @@
+//! [`FaultyDisk`]: a file system in memory that crashes, fails or fills up at a chosen operation.
+
+use crate::disk::{Access, Disk, DiskFile, Lock, What};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Remembers of every file what it holds and what of it is durable, and the same of names.
+#[derive(Clone, Default)]
+pub struct FaultyDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<Content>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    folders: BTreeSet<PathBuf>,
+    durable_folders: BTreeSet<PathBuf>,
+    locks: BTreeSet<PathBuf>,
+    /// Changes so far, and since when files are of no use.
+    changes: u64,
+    life: u64,
+    plan: Plan,
+    down: bool,
+    capacity: Option<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    bytes: Vec<u8>,
+    durable: Vec<u8>,
+    allocated: u64,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Plan {
+    #[default]
+    Nothing,
+    /// At this change everything ends; a write is done in part.
+    CrashAt(u64),
+    /// This change fails, once.
+    FailAt(u64),
+}
+
+/// What is left after a crash.
+#[derive(Clone, Copy, Debug)]
+pub enum Crash {
+    /// The process was killed: the system has everything.
+    Killed,
+    /// The power failed: only what was synced.
+    PowerFailed,
+    /// The power failed, and any of the sectors that were not synced had been written before.
+    PowerFailedAnyhow(u64),
+}
+
+impl FaultyDisk {
+    pub fn plan(&self, plan: Plan) {
+        self.state().plan = plan;
+    }
+
+    /// Bytes of all files together.
+    pub fn limit(&self, capacity: Option<u64>) {
+        self.state().capacity = capacity;
+    }
+
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    pub fn is_down(&self) -> bool {
+        self.state().down
+    }
+
+    /// Ends all that is open and starts anew with what is left.
+    pub fn crash(&self, crash: Crash) {
+        let mut state = self.state();
+        state.life += 1;
+        state.down = false;
+        state.plan = Plan::Nothing;
+        state.locks.clear();
+        match crash {
+            Crash::Killed => {}
+            Crash::PowerFailed => {
+                state.names = state.durable_names.clone();
+                state.folders = state.durable_folders.clone();
+                for file in &mut state.files {
+                    file.bytes = file.durable.clone();
+                    file.allocated = 0;
+                }
+            }
+            Crash::PowerFailedAnyhow(seed) => {
+                let mut random = Random(seed);
+                if random.below(2) == 0 {
+                    state.names = state.durable_names.clone();
+                    state.folders = state.durable_folders.clone();
+                }
+                for file in &mut state.files {
+                    file.mix(&mut random);
+                }
+            }
+        }
+        state.durable_names = state.names.clone();
+        state.durable_folders = state.folders.clone();
+        for file in &mut state.files {
+            file.durable = file.bytes.clone();
+        }
+    }
+
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+
+    pub fn content(&self, path: &Path) -> Vec<u8> {
+        let state = self.state();
+        state.files[state.names[path]].bytes.clone()
+    }
+
+    pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let number = state.names.get(path).copied().unwrap_or_else(|| {
+            state.files.push(Content::default());
+            state.files.len() - 1
+        });
+        state.names.insert(path.into(), number);
+        state.durable_names.insert(path.into(), number);
+        state.files[number] = Content { durable: bytes.clone(), bytes, allocated: 0 };
+    }
+
+    /// Space that was reserved is not there after all.
+    pub fn forget_reservation(&self, path: &Path) {
+        let mut state = self.state();
+        let number = state.names[path];
+        state.files[number].allocated = 0;
+    }
+
+    /// A second disk with the same content.
+    pub fn copy(&self) -> FaultyDisk {
+        let state = self.state();
+        let copy = State {
+            files: state.files.clone(),
+            names: state.names.clone(),
+            durable_names: state.durable_names.clone(),
+            folders: state.folders.clone(),
+            durable_folders: state.durable_folders.clone(),
+            ..State::default()
+        };
+        FaultyDisk { state: Arc::new(Mutex::new(copy)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn up(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if state.down { Err(io::Error::other("crashed")) } else { Ok(state) }
+    }
+
+    /// Before a change of names.
+    fn change(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.up()?;
+        state.change()?;
+        Ok(state)
+    }
+}
+
+impl State {
+    fn change(&mut self) -> io::Result<()> {
+        self.changes += 1;
+        match self.plan {
+            Plan::CrashAt(change) if change == self.changes => {
+                self.down = true;
+                Err(io::Error::other("crashed"))
+            }
+            Plan::FailAt(change) if change == self.changes => Err(io::Error::other("failed as planned")),
+            Plan::Nothing | Plan::CrashAt(_) | Plan::FailAt(_) => Ok(()),
+        }
+    }
+
+    fn used(&self) -> u64 {
+        let linked: BTreeSet<usize> = self.names.values().copied().collect();
+        linked.iter().map(|number| self.files[*number].space()).sum()
+    }
+
+    fn find(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Content {
+    fn space(&self) -> u64 {
+        self.allocated.max(self.bytes.len() as u64)
+    }
+
+    /// Keeps any of the sectors that were not synced, and any length.
+    fn mix(&mut self, random: &mut Random) {
+        self.allocated = 0;
+        let (old, new) = (self.durable.len() as u64, self.bytes.len() as u64);
+        let length = old.min(new) + random.below(old.abs_diff(new) + 1);
+        let mut mixed = self.durable.clone();
+        mixed.resize(length as usize, 0);
+        for start in (0..mixed.len()).step_by(512) {
+            let end = (start + 512).min(mixed.len());
+            if random.below(3) > 0 && self.bytes.len() > start {
+                let there = end.min(self.bytes.len());
+                mixed[start..there].copy_from_slice(&self.bytes[start..there]);
+            }
+        }
+        self.bytes = mixed;
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn what(&self, path: &Path) -> io::Result<What> {
+        let state = self.up()?;
+        if state.folders.contains(path) {
+            return Ok(What::Folder);
+        }
+        Ok(if state.names.contains_key(path) { What::File } else { What::Missing })
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let state = self.up()?;
+        let inside = state.names.keys().filter(|path| path.parent() == Some(folder));
+        Ok(inside.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect())
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.change()?.folders.insert(path.into());
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.change()?;
+        if state.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.files.push(Content::default());
+        let number = state.files.len() - 1;
+        state.names.insert(path.into(), number);
+        Ok(Box::new(FaultyFile { disk: self.clone(), number, life: state.life }))
+    }
+
+    fn open(&self, path: &Path, _access: Access) -> io::Result<Box<dyn DiskFile>> {
+        let state = self.up()?;
+        let number = state.find(path)?;
+        Ok(Box::new(FaultyFile { disk: self.clone(), number, life: state.life }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        if state.folders.remove(from) {
+            state.folders.insert(to.into());
+            let moved = |names: &mut BTreeMap<PathBuf, usize>| {
+                *names = std::mem::take(names)
+                    .into_iter()
+                    .map(|(path, number)| match path.strip_prefix(from) {
+                        Ok(rest) => (to.join(rest), number),
+                        Err(_) => (path, number),
+                    })
+                    .collect();
+            };
+            let State { names, durable_names, .. } = &mut *state;
+            moved(names);
+            moved(durable_names);
+            return Ok(());
+        }
+        let number = state.find(from)?;
+        state.names.remove(from);
+        state.names.insert(to.into(), number);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        state.find(path)?;
+        state.names.remove(path);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        let number = state.find(from)?;
+        state.names.insert(to.into(), number);
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        let inside = |path: &Path| path.parent() == Some(folder);
+        let State { names, durable_names, folders, durable_folders, .. } = &mut *state;
+        durable_names.retain(|path, _| !inside(path));
+        durable_names.extend(
+            names.iter().filter(|(path, _)| inside(path)).map(|(path, number)| (path.clone(), *number)),
+        );
+        durable_folders.retain(|path| !inside(path));
+        durable_folders.extend(folders.iter().filter(|path| inside(path)).cloned());
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
+        let mut state = self.up()?;
+        if access == Access::Write && !state.names.contains_key(path) {
+            state.files.push(Content::default());
+            let number = state.files.len() - 1;
+            state.names.insert(path.into(), number);
+        }
+        if !state.locks.insert(path.into()) {
+            return Ok(None);
+        }
+        let lock = FaultyLock { disk: self.clone(), path: path.into(), life: state.life };
+        Ok(Some(Box::new(lock)))
+    }
+}
+
+struct FaultyLock {
+    disk: FaultyDisk,
+    path: PathBuf,
+    life: u64,
+}
+
+impl Drop for FaultyLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.life == self.life {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    number: usize,
+    life: u64,
+}
+
+impl FaultyFile {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.up()?;
+        // Of a process that is no more.
+        if state.life == self.life { Ok(state) } else { Err(io::Error::other("crashed")) }
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.state()?.files[self.number].bytes.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let state = self.state()?;
+        let bytes = &state.files[self.number].bytes;
+        let from = bytes.get(offset as usize..offset as usize + buffer.len());
+        buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        let failed = state.change();
+        let (offset, mut end) = (offset as usize, offset as usize + bytes.len());
+        if failed.is_err() {
+            end = offset + (state.changes as usize * 7) % (bytes.len() + 1);
+        }
+        let others = state.used() - state.files[self.number].space();
+        let room = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(others));
+        let fits = (end as u64) <= room.max(state.files[self.number].space());
+        if !fits {
+            end = offset.max(room as usize).min(end);
+        }
+        let file = &mut state.files[self.number].bytes;
+        if file.len() < end {
+            file.resize(end, 0);
+        }
+        file[offset..end].copy_from_slice(&bytes[..end - offset]);
+        failed?;
+        if fits { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
+    fn allocate(&self, end: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.change()?;
+        let others = state.used() - state.files[self.number].space();
+        if state.capacity.is_some_and(|capacity| others + end > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = &mut state.files[self.number];
+        file.allocated = file.allocated.max(end);
+        Ok(())
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.change()?;
+        let file = &mut state.files[self.number];
+        file.bytes.resize(bytes as usize, 0);
+        file.allocated = 0;
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.change()?;
+        let file = &mut state.files[self.number];
+        file.durable = file.bytes.clone();
+        Ok(())
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}

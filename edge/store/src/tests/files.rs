@@ -1,0 +1,176 @@
+//! On a real file system: formats, locks, threads.
+
+use super::{key, record};
+use crate::{Engine, OpenError, Options, Sync, merge};
+use kumo_cluster::{KeyHash, Store};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A fresh folder, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("kumo-store-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn refused(path: &Path) -> String {
+    match Engine::open(path, Options::default()) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_left_alone() {
+    let scratch = Scratch::new("foreign");
+    let file = scratch.path("file");
+    for (content, text) in [
+        (&b"ToKyO CaBiNeT\n1.0:911\n"[..], "a Tokyo Cabinet file, not a kumo store"),
+        (b"something else", "not a kumo store"),
+        (b"", "not a kumo store"),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        assert_eq!(refused(&file), format!("{}: {text}", file.display()));
+        assert_eq!(std::fs::read(&file).unwrap(), content);
+    }
+    let folder = scratch.path("folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("letter.txt"), "dear").unwrap();
+    assert_eq!(refused(&folder), format!("{}: not a kumo store", folder.display()));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    for (format, text) in [
+        ("kumo store 2\n", "store format 2, this program knows 1"),
+        ("kumo store 0\n", "not a kumo store"),
+        ("kumo store 1", "not a kumo store"),
+        ("kumo log 1\n", "not a kumo store"),
+        ("", "not a kumo store"),
+    ] {
+        std::fs::write(folder.join("FORMAT"), format).unwrap();
+        assert_eq!(refused(&folder), format!("{}: {text}", folder.display()));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+    }
+    let nowhere = scratch.path("no/such");
+    assert!(refused(&nowhere).starts_with(&format!("create {}: ", nowhere.display())));
+    let empty = scratch.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let (_, opened) = Engine::open(&empty, Options::default()).unwrap();
+    assert!(opened.created, "an empty folder may become a store");
+}
+
+#[test]
+fn a_store_has_one_process() {
+    let scratch = Scratch::new("lock");
+    let path = scratch.path("store");
+    let (engine, _) = Engine::open(&path, Options::default()).unwrap();
+    assert_eq!(refused(&path), format!("{}: in use by another process", path.display()));
+    let merged = merge(&scratch.path("merged"), &[&path]);
+    assert_eq!(merged, Err(OpenError::Locked(path.clone())));
+    let other = engine.clone();
+    drop(engine);
+    assert_eq!(refused(&path), format!("{}: in use by another process", path.display()));
+    drop(other);
+    Engine::open(&path, Options::default()).unwrap();
+}
+
+#[test]
+fn many_threads_write_while_segments_are_rewritten_and_backed_up() {
+    let scratch = Scratch::new("threads");
+    let path = scratch.path("store");
+    let sync = Sync::Interval(Duration::from_millis(1));
+    let options =
+        Options { sync, segment_bytes: 64 << 10, compaction_bytes_per_second: 1 << 30, ..Options::default() };
+    let (engine, _) = Engine::open(&path, options.clone()).unwrap();
+    const ROUNDS: u64 = 60;
+    const KEYS: u64 = 200;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                for clock in 1..=ROUNDS {
+                    for number in 0..KEYS {
+                        let key = key(thread * KEYS + number);
+                        engine.put(key.hash, &key.key, &record(clock, 100)).unwrap();
+                        assert_eq!(engine.get(key.hash, &key.key), Ok(Some(record(clock, 100))));
+                    }
+                    engine.commit().unwrap();
+                }
+            });
+        }
+        let engine = engine.clone();
+        scope.spawn(move || {
+            for round in 0..5 {
+                let found = engine.scan(KeyHash(0), KeyHash(u64::MAX), None, usize::MAX).unwrap();
+                assert!(found.len() as u64 <= 4 * KEYS);
+                let copy = scratch_backup(&path, round);
+                let backup = engine.backup(&copy, &[]).unwrap();
+                assert!(backup.copied >= 1);
+                let (copied, opened) = Engine::open(&copy, Options::default()).unwrap();
+                assert!(opened.cuts.is_empty());
+                assert!(copied.usage().items + copied.usage().tombstones <= 4 * KEYS);
+            }
+        });
+    });
+    assert_eq!(engine.trouble(), None);
+    let path = scratch.path("store");
+    drop(engine);
+    let (engine, opened) = Engine::open(&path, options).unwrap();
+    assert_eq!(opened.items + opened.tombstones, 4 * KEYS);
+    for number in 0..4 * KEYS {
+        let key = key(number);
+        assert_eq!(engine.get(key.hash, &key.key), Ok(Some(record(ROUNDS, 100))));
+    }
+}
+
+fn scratch_backup(path: &Path, round: u64) -> PathBuf {
+    path.with_file_name(format!("backup-{round}"))
+}
+
+#[test]
+fn garbage_goes_away_by_itself() {
+    let scratch = Scratch::new("garbage");
+    let options =
+        Options { segment_bytes: 64 << 10, compaction_bytes_per_second: 1 << 30, ..Options::default() };
+    let (engine, _) = Engine::open(&scratch.path("store"), options).unwrap();
+    for clock in 1..5000 {
+        let key = key(clock % 50);
+        engine.put(key.hash, &key.key, &record(clock, 500)).unwrap();
+        engine.flush().unwrap();
+    }
+    // However slow the machine: until the threads have done it.
+    while engine.usage().file_bytes > 256 << 10 {
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    assert_eq!(engine.trouble(), None);
+}
+
+#[test]
+fn notes_have_names_and_a_limit() {
+    let scratch = Scratch::new("notes");
+    let path = scratch.path("store");
+    let (engine, _) = Engine::open(&path, Options::default()).unwrap();
+    for name in ["", "a/b", "..", "a.b", "a b", &"x".repeat(65)] {
+        assert!(engine.put_note(name, b"").is_err(), "{name:?}");
+    }
+    assert!(engine.put_note("space", &vec![0; crate::NOTE_BYTES_MAX + 1]).is_err());
+    engine.put_note("space", b"1").unwrap();
+    engine.put_note("space", b"").unwrap();
+    drop(engine);
+    let (engine, _) = Engine::open(&path, Options::default()).unwrap();
+    assert_eq!(engine.note("space"), Ok(Some(vec![])));
+    assert_eq!(engine.note("other"), Ok(None));
+}

@@ -1,0 +1,89 @@
+//! A full disk refuses writes, changes nothing, keeps reading, and recovers.
+
+use super::faulty::{Crash, FaultyDisk, Random};
+use super::{Model, content, key, open, record, tend};
+use crate::options::Sync;
+use kumo_cluster::Fault;
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    for seed in 0..40 {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        let log = &core.files().unwrap().log;
+        let mut random = Random(seed);
+        let mut model = Model::new();
+        let (mut refused, mut clock) = (0, 0);
+        disk.limit(Some(20_000 + seed * 100));
+        while refused < 20 {
+            clock += 1;
+            let (key, record) = (key(1000 + clock), record(clock, random.below(200) as usize));
+            match core.put(key.hash, &key.key, &record) {
+                Ok(()) => {
+                    model.insert(key.clone(), record);
+                }
+                Err(fault) => {
+                    assert_eq!(fault, Fault::Full);
+                    assert!(log.is_full());
+                    refused += 1;
+                }
+            }
+            assert_eq!(core.get(key.hash, &key.key).unwrap().as_ref(), model.get(&key));
+            // What was accepted never fails afterwards.
+            core.commit().unwrap();
+            // A hint that does not fit is no harm.
+            let _ = core.tend(&mut |_| true);
+        }
+        assert_eq!(content(&core), model);
+        disk.limit(None);
+        log.prepare().unwrap();
+        assert!(!log.is_full(), "seen without a write");
+        let key = key(1);
+        core.put(key.hash, &key.key, &record(1, 100)).unwrap();
+        model.insert(key, record(1, 100));
+        core.commit().unwrap();
+        tend(&core);
+        disk.crash(Crash::PowerFailed);
+        drop(core);
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        assert_eq!(content(&core), model);
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_promise_space_keeps_what_it_accepted() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::None).unwrap();
+    let key = key(1);
+    core.put(key.hash, &key.key, &record(1, 1000)).unwrap();
+    // As if the reservation had been worth nothing.
+    let segment = disk.names().into_iter().find(|path| path.extension().unwrap_or_default() == "segment");
+    let segment = segment.unwrap();
+    disk.forget_reservation(&segment);
+    disk.limit(Some(100));
+    assert_eq!(core.flush(), Err(Fault::Full));
+    assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(1, 1000))), "read from the buffer");
+    assert_eq!(core.put(key.hash, &key.key, &record(2, 10)), Err(Fault::Full));
+    assert_eq!(core.flush(), Err(Fault::Full));
+    disk.limit(None);
+    core.flush().unwrap();
+    disk.crash(Crash::Killed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::None).unwrap();
+    assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(1, 1000))));
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_accepted() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let key = key(1);
+    core.put(key.hash, &key.key, &record(1, 10)).unwrap();
+    core.flush().unwrap();
+    disk.plan(super::faulty::Plan::FailAt(disk.changes() + 1));
+    let Err(Fault::Io(text)) = core.commit() else { panic!("a sync that fails") };
+    assert!(text.starts_with("sync /store/"), "{text}");
+    assert!(core.commit().is_err() && core.flush().is_err());
+    assert!(core.put(key.hash, &key.key, &record(2, 10)).is_err());
+    assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(1, 10))), "reads go on");
+}

@@ -1,0 +1,111 @@
+//! What all programs of the store share: options, the log, the way to the end.
+
+use crate::failure::Failure;
+use clap::Args;
+use kumo_node::log::{self, Level};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::time::Duration;
+
+/// Options of every program.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Common options")]
+pub struct Common {
+    /// Tell more than warnings; twice: everything
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// The step in which time-outs are counted (-Ci)
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = crate::target::seconds)]
+    pub clock_interval: Duration,
+    /// How long one try to connect may take (-Ys); instead of steps
+    #[arg(long, value_name = "SECONDS", value_parser = crate::target::seconds)]
+    pub connect_timeout: Option<Duration>,
+    /// Tries to connect after which a node is lost (-Yn)
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub connect_retry_limit: u32,
+    /// Steps that one try to connect may take
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub connect_timeout_steps: u32,
+    /// How often nodes tell each other that they live
+    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = crate::target::seconds)]
+    pub keep_alive_interval: Duration,
+    /// End when standard input does: who started this process is gone then
+    #[arg(long, hide = true)]
+    pub exit_on_stdin_eof: bool,
+}
+
+impl Common {
+    pub fn start_log(&self) {
+        log::init(match self.verbose {
+            0 => Level::Warn,
+            1 => Level::Info,
+            _ => Level::Debug,
+        });
+    }
+
+    /// Steps that one try to connect may take, as `-Ys` or `--connect-timeout-steps` say.
+    pub fn steps(&self) -> u32 {
+        match self.connect_timeout {
+            None => self.connect_timeout_steps,
+            Some(timeout) => {
+                let steps = timeout.as_secs_f64() / self.clock_interval.as_secs_f64().max(0.001);
+                (steps.ceil() as u32).clamp(1, 1000)
+            }
+        }
+    }
+}
+
+/// `ADDR[:PORT]`, a name resolved once. IPv4 is preferred: the seed's `localhost` is 127.0.0.1.
+pub fn address(text: &str, port: u16) -> Result<SocketAddr, Failure> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let bad = |why: &str| Failure::usage(format!("bad address {text}: {why}"));
+    let found: Vec<SocketAddr> = match text.contains(':') {
+        true => text.to_socket_addrs(),
+        false => (text, port).to_socket_addrs(),
+    }
+    .map_err(|error| bad(&error.to_string()))?
+    .collect();
+    let preferred = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    preferred.copied().ok_or_else(|| bad("no address"))
+}
+
+/// An address that is also a name: the others dial it.
+pub fn named(text: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let address = address(text, port)?;
+    if address.ip().is_unspecified() || address.port() == 0 {
+        return Err(Failure::usage(format!("{address} is no address that others can reach")));
+    }
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "plain text on a network: keep it to machines you trust");
+    }
+    Ok(address)
+}
+
+/// The managers that `-m` and `-p` name, each once.
+pub fn managers(manager: &str, more: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut managers = Vec::new();
+    for text in std::iter::once(manager).chain(more.iter().map(String::as_str)) {
+        let address = address(text, MANAGER_PORT)?;
+        if !managers.contains(&address) {
+            managers.push(address);
+        }
+    }
+    Ok(managers)
+}
+
+pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::refused(format!("address {address} is taken by another process"))
+        }
+        _ => Failure::refused(format!("cannot listen on {address}: {error}")),
+    })
+}
+
+pub const MANAGER_PORT: u16 = 19700;
+pub const CONTROL_PORT: u16 = 19799;
+pub const SERVER_PORT: u16 = 19800;

@@ -1,0 +1,136 @@
+//! `kumo-gateway`: the memcached port of the store.
+
+use super::common::{self, Common};
+use crate::daemon;
+use crate::failure::Failure;
+use clap::{Args, Command};
+use kumo_node::store::GatewayConfig;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// A gateway of the store
+#[derive(Args, Clone, Debug)]
+pub struct Gateway {
+    /// A manager
+    #[arg(short = 'm', long, value_name = "ADDR[:19700]")]
+    manager: String,
+    /// Another manager (repeat)
+    #[arg(short = 'p', long = "partner", value_name = "ADDR[:19700]")]
+    partners: Vec<String>,
+    /// The port for memcached clients; text, meta and binary are told apart by the first byte
+    #[arg(short = 't', long, value_name = "[ADDR:]PORT", required_unless_present = "memproto_binary")]
+    memproto_text: Option<String>,
+    /// Another such port
+    #[arg(short = 'b', long, value_name = "[ADDR:]PORT")]
+    memproto_binary: Option<String>,
+    /// Accepted as the original has it: flags are always kept
+    #[arg(short = 'F', long)]
+    memproto_save_flag: bool,
+    /// Accepted as the original has it: expiry is always kept
+    #[arg(short = 'E', long)]
+    memproto_save_exptime: bool,
+    /// Tries of a get, times the copies and one
+    #[arg(short = 'G', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    get_retry: u32,
+    /// Tries of a set
+    #[arg(short = 'S', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    set_retry: u32,
+    /// Tries of a delete
+    #[arg(short = 'D', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    delete_retry: u32,
+    /// Errors after which the managers are asked for the newest hash space (-rn)
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    renew_threshold: u32,
+    /// Say that a set is done before the copies are (-As): one that was acknowledged may get lost
+    #[arg(long)]
+    async_replicate_set: bool,
+    /// Say that a delete is done before the copies are (-Ad): one that was acknowledged may come back
+    #[arg(long)]
+    async_replicate_delete: bool,
+    /// Read at all owners of a key in turn
+    #[arg(long)]
+    spread_reads: bool,
+    /// Put before every key
+    #[arg(long, value_name = "STRING", default_value = "")]
+    key_prefix: String,
+    /// The longest value
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20,
+          value_parser = clap::value_parser!(u64).range(1..=67_108_864))]
+    max_value: u64,
+    /// Clients at a time
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: u32,
+    /// Let clients delete everything with flush_all
+    #[arg(long)]
+    allow_flush: bool,
+    /// All tries of a request together
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::target::seconds)]
+    request_timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn command_line() -> Command {
+    Gateway::augment_args(Command::new("kumo-gateway"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A gateway of the store: memcached on one side, servers on the other")
+        .after_help(EXAMPLES)
+}
+
+pub fn run(gateway: Gateway) -> Result<(), Failure> {
+    gateway.common.start_log();
+    if gateway.key_prefix.len() > KEY_PREFIX_BYTES_MAX {
+        return Err(Failure::usage(format!("--key-prefix has at most {KEY_PREFIX_BYTES_MAX} bytes")));
+    }
+    let mut ports = Vec::new();
+    for text in [&gateway.memproto_text, &gateway.memproto_binary].into_iter().flatten() {
+        let port = port(text)?;
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    let config = GatewayConfig {
+        managers: common::managers(&gateway.manager, &gateway.partners)?,
+        get_retry_max: gateway.get_retry,
+        set_retry_max: gateway.set_retry,
+        delete_retry_max: gateway.delete_retry,
+        renew_threshold: gateway.renew_threshold,
+        try_for: gateway.common.clock_interval * TRY_STEPS,
+        request_for: gateway.request_timeout,
+        early_set: gateway.async_replicate_set,
+        early_delete: gateway.async_replicate_delete,
+        spread_reads: gateway.spread_reads,
+        keepalive: gateway.common.keep_alive_interval,
+        key_prefix: gateway.key_prefix.clone().into_bytes(),
+        value_bytes_max: gateway.max_value as usize,
+        connections_max: gateway.max_connections as usize,
+        allow_flush: gateway.allow_flush,
+    };
+    crate::block_on(async move {
+        let stop = daemon::stop(gateway.common.exit_on_stdin_eof)?;
+        let listeners = ports.into_iter().map(common::bind).collect::<Result<Vec<_>, _>>()?;
+        let node = kumo_node::store::run_gateway(listeners, config, stop).await;
+        node.map_err(|error| Failure::refused(error.to_string()))
+    })
+}
+
+/// `PORT` is on loopback; another address must be named.
+fn port(text: &str) -> Result<SocketAddr, Failure> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => common::address(text, MEMCACHED_PORT),
+    }
+}
+
+/// A try ends after so many steps of the clock. (Seed 000, 7.3)
+const TRY_STEPS: u32 = 10;
+
+const MEMCACHED_PORT: u16 = 11211;
+
+/// Half of the longest key.
+const KEY_PREFIX_BYTES_MAX: usize = 125;
+
+const EXAMPLES: &str = "\
+Examples:
+  kumo-gateway -v -m localhost -t 11211
+  kumo-gateway -m 10.0.0.1 -p 10.0.0.2 -t 0.0.0.0:11211";

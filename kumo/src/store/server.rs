@@ -1,0 +1,114 @@
+//! `kumo-server`: keeps records.
+
+use super::common::{self, Common, SERVER_PORT};
+use crate::daemon;
+use crate::failure::Failure;
+use clap::{Args, Command, ValueEnum};
+use kumo_node::store::{ServerConfig, StoreSync};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A server of the store
+#[derive(Args, Clone, Debug)]
+pub struct Server {
+    /// Where it listens, and its name for the others
+    #[arg(short = 'l', long, value_name = "ADDR[:19800]")]
+    listen: String,
+    /// A second port, for streams between servers: bound, so that a clash is noticed; all goes through the first
+    #[arg(short = 'L', long, value_name = "PORT", default_value_t = 19900)]
+    stream_listen: u16,
+    /// A manager
+    #[arg(short = 'm', long, value_name = "ADDR[:19700]")]
+    manager: String,
+    /// Another manager (repeat)
+    #[arg(short = 'p', long = "partner", value_name = "ADDR[:19700]")]
+    partners: Vec<String>,
+    /// A folder for the records; without it they are in memory only
+    #[arg(short = 's', long, value_name = "PATH")]
+    store: Option<PathBuf>,
+    /// When records are forced to the disk: a killed process loses nothing in any case, a power cut does
+    #[arg(long, value_enum, default_value_t = SyncWhen::Interval)]
+    sync: SyncWhen,
+    /// Refuse writes that fewer servers than this would keep
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=3))]
+    min_copies: u16,
+    /// Accepted as the seed has it: streams need no temporary files
+    #[arg(short = 'f', long, value_name = "DIR")]
+    offer_tmp: Option<PathBuf>,
+    /// The least age of a tombstone that is collected (-gN)
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::target::seconds)]
+    garbage_min_time: Duration,
+    /// Accepted as the original has it (-gX): a tombstone is never dropped early
+    #[arg(long, value_name = "SECONDS")]
+    garbage_max_time: Option<String>,
+    /// Accepted as the original has it (-gS): a tombstone is never dropped early
+    #[arg(long, value_name = "KILOBYTES")]
+    garbage_mem_limit: Option<String>,
+    /// Accepted here as in rev. 650 (-As): it is the gateway's option
+    #[arg(long)]
+    async_replicate_set: bool,
+    /// Accepted here as in rev. 650 (-Ad): it is the gateway's option
+    #[arg(long)]
+    async_replicate_delete: bool,
+    /// The longest value that append and prepend may make
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20,
+          value_parser = clap::value_parser!(u64).range(1..=67_108_864))]
+    max_value: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SyncWhen {
+    /// When the system likes
+    None,
+    /// Every tenth of a second
+    Interval,
+    /// Before every answer
+    Always,
+}
+
+pub fn command_line() -> Command {
+    Server::augment_args(Command::new("kumo-server"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A server of the store: keeps records")
+        .after_help(EXAMPLES)
+}
+
+pub fn run(server: Server) -> Result<(), Failure> {
+    server.common.start_log();
+    let listen = common::named(&server.listen, SERVER_PORT)?;
+    let config = ServerConfig {
+        listen,
+        managers: common::managers(&server.manager, &server.partners)?,
+        store: server.store.clone(),
+        sync: match server.sync {
+            SyncWhen::None => StoreSync::None,
+            SyncWhen::Interval => StoreSync::Interval(SYNC_INTERVAL),
+            SyncWhen::Always => StoreSync::Always,
+        },
+        copies_min: usize::from(server.min_copies),
+        tombstone_age_min: server.garbage_min_time,
+        keepalive: server.common.keep_alive_interval,
+        value_bytes_max: server.max_value as usize,
+        connections_max: CONNECTIONS_MAX,
+    };
+    crate::block_on(async move {
+        let stop = daemon::stop(server.common.exit_on_stdin_eof)?;
+        let listener = common::bind(listen)?;
+        let _stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen))?;
+        let node = kumo_node::store::run_server(listener, config, stop).await;
+        node.map_err(|error| Failure::refused(error.to_string()))
+    })
+}
+
+const SYNC_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Gateways and servers at a time.
+const CONNECTIONS_MAX: usize = 10_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  kumo-server -v -m localhost -l localhost:19801 -L 19901 -s database1.tch
+  kumo-server -m 10.0.0.1 -p 10.0.0.2 -l 10.0.0.3 -s /var/lib/kumo/store";
