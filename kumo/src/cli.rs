@@ -1,10 +1,11 @@
 //! The command line of `kumo`.
 
-use crate::{bench, cell, fs, lock, queue, session, target, up, watch};
-use clap::{Parser, Subcommand};
+use crate::{bench, cell, fs, lock, queue, session, store, target, up, watch};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A cell of a few servers that agree: small files, locks, queues and events.
+/// A store behind memcached's port that does not forget, and its cell: small files, locks, queues and events.
 #[derive(Parser)]
 #[command(name = "kumo", version, about, after_help = EXAMPLES, propagate_version = true)]
 pub struct Cli {
@@ -24,7 +25,7 @@ pub enum Command {
     Session(session::SessionTool),
     Cell(cell::CellTool),
     Bench(bench::Bench),
-    /// Write the symlinks for kumo's other names (kumo-cell) into a folder
+    /// Write the symlinks for kumo's other names (kumo-server, kumoctl, …) into a folder
     Links {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
@@ -41,6 +42,17 @@ pub enum Command {
     },
 }
 
+/// The command line with the store's programs among its commands: for help, completions and manuals. They are called
+/// before it is read (links.rs), each with a command line of its own.
+pub fn whole() -> clap::Command {
+    Cli::command().subcommands(store::command_lines().into_iter().map(|(short, command)| command.name(short)))
+}
+
+pub fn parse(arguments: &[OsString]) -> Cli {
+    let matches = whole().get_matches_from(arguments);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 const EXAMPLES: &str = "\
 Examples:
   kumo up                                    a cell of three on this machine, until Ctrl-C
@@ -49,6 +61,8 @@ Examples:
   kumo lock deploy -- ./deploy.sh            one at a time in the whole cluster
   kumo queue post jobs 'resize 7'            kumo queue work jobs -- ./worker.sh
   kumo cell status
+  kumo manager -v -l localhost               also kumo-manager, by the links of `kumo links DIR`;
+  kumo ctl localhost stat                    so are server, gateway, ctl, stat, top, hash, log and mergedb
 
 Exit status:
   0 done   1 refused   2 usage   3 not found or not obtained   4 unreachable   5 no master

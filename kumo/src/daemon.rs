@@ -3,7 +3,7 @@
 use crate::address;
 use crate::failure::Failure;
 use clap::{Args, Command, FromArgMatches};
-use kumo_node::log::{self, Level};
+use kumo_node::log::{self, Level, Output};
 use kumo_node::{NodeConfig, NodeError};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -68,7 +68,7 @@ pub fn main(arguments: &[OsString]) -> Result<(), Failure> {
 
 pub fn run(daemon: Daemon) -> Result<(), Failure> {
     let config = configuration(&daemon)?;
-    log::init(daemon.log_level.into());
+    log::init(daemon.log_level.into(), Output::Error);
     crate::block_on(async move {
         let stop = stop(daemon.exit_on_stdin_eof)?;
         let node = match daemon.exit_on_stdin_eof {

@@ -20,7 +20,6 @@ mod target;
 mod up;
 mod watch;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use failure::Failure;
 use output::Out;
@@ -33,9 +32,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let result = match links::called_as(&arguments) {
-        Some(links::Name::Cell) => daemon::main(&arguments),
-        Some(name) => store::main(name, &arguments),
-        None => command(Cli::parse_from(&arguments)),
+        Some((links::Name::Cell, arguments)) => daemon::main(arguments),
+        Some((name, arguments)) => store::main(name, arguments),
+        None => command(cli::parse(&arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -72,6 +72,9 @@ pub struct Stat {
     pub attach_wanted: Vec<SocketAddr>,
     pub detach_wanted: Vec<SocketAddr>,
     pub gateways: u64,
+    /// The cell that agrees on all this.
+    pub managers: Vec<SocketAddr>,
+    pub master: Option<SocketAddr>,
 }
 
 /// A server that the master hears of, attached or not.
@@ -139,7 +142,7 @@ wire_enum!(ControlAnswer {
     5 = Master(master),
     6 = Refused(reason),
 });
-wire_struct!(Stat { space, servers, auto_replace, attach_wanted, detach_wanted, gateways });
+wire_struct!(Stat { space, servers, auto_replace, attach_wanted, detach_wanted, gateways, managers, master });
 wire_struct!(ServerStat { server, connected, heard_ms, space, usage, progress, gets, sets, deletes });
 wire_struct!(Plan { shares, bytes, records });
 wire_struct!(ShareChange { server, before, after, gained });

@@ -3,6 +3,7 @@
 
 mod call;
 mod calls;
+mod flush;
 mod managers;
 mod route;
 mod slots;
@@ -12,6 +13,7 @@ mod window;
 use crate::{Answer, GatewayEffect, GatewayError, GatewayId, GatewayInput, GatewayNote, GatewaySettings};
 use crate::{Message, ServerId, Space, SpaceNumber};
 use call::{Call, Stands};
+use flush::Flushes;
 use kumo_paxos::{CellId, Time};
 use managers::Managers;
 use route::Route;
@@ -45,6 +47,7 @@ pub struct Gateway {
     bytes: usize,
     /// Gets so far, to spread them.
     gets: u64,
+    flushes: Flushes,
 }
 
 /// Who says something.
@@ -67,6 +70,7 @@ impl Gateway {
             window: Window::new(),
             bytes: 0,
             gets: 0,
+            flushes: Flushes::default(),
         }
     }
 
@@ -90,8 +94,11 @@ impl Gateway {
             }
             GatewayInput::ServerUp(server) => self.server_up(now, server, effects),
             GatewayInput::ServerDown(server) => self.server_down(now, server, effects),
-            // A write must be seen through whoever waits, and a get costs no more to finish than to find.
-            GatewayInput::Forget { ticket: _ } => {}
+            GatewayInput::Flush { ticket } => {
+                let until = now.plus_micros(self.settings.request_micros);
+                let space = self.route.as_ref().map(|route| &route.space);
+                self.flushes.begin(ticket, until, space, &self.links, effects);
+            }
         }
         debug_assert!(self.slots.len() == 0 || self.deadline().is_some());
     }
@@ -100,7 +107,7 @@ impl Gateway {
     pub fn deadline(&self) -> Option<Time> {
         let age = self.slots.oldest().map(|slot| self.end_of(slot));
         let waits = self.slots.firsts().map(|slot| self.slots.get(slot).until);
-        waits.chain(age).chain(self.managers.deadline()).min()
+        waits.chain(age).chain(self.managers.deadline()).chain(self.flushes.deadline()).min()
     }
 
     /// Its id, while it has one.
@@ -126,6 +133,9 @@ impl Gateway {
         match (message, from) {
             (Message::Answer { seq, answer }, Speaker::Server(server)) => {
                 self.answered(now, server, seq, answer, effects);
+            }
+            (Message::Flushed { ticket }, Speaker::Server(server)) => {
+                self.flushes.flushed(server, ticket, effects);
             }
             (Message::NewSpace { space }, _) => self.new_space(now, from, space, effects),
             (Message::WantSpace { above }, _) => self.want_space(from, above, effects),
@@ -167,6 +177,8 @@ impl Gateway {
                 | Message::Register { .. }
                 | Message::GatewayAlive { .. }
                 | Message::Backup { .. }
+                | Message::Flush { .. }
+                | Message::Flushed { .. }
                 | Message::BackedUp { .. },
                 _,
             ) => {}
@@ -188,6 +200,7 @@ impl Gateway {
         }
         let space = self.space_number();
         self.managers.timeout(now, space, effects);
+        self.flushes.timeout(now, effects);
     }
 
     /// The first of those that have waited for this long enough.

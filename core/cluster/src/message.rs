@@ -236,6 +236,14 @@ pub enum Message {
         answer: Answer,
     },
 
+    /// Delete everything that the receiver is primary of. (flush_all)
+    Flush {
+        ticket: u64,
+    },
+    Flushed {
+        ticket: u64,
+    },
+
     // Primary and the others in A(k). `epoch` is the space in which the sender is primary.
     Replicate {
         epoch: SpaceNumber,
@@ -454,4 +462,6 @@ wire_enum!(Message {
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
+    31 = Flush { ticket },
+    32 = Flushed { ticket },
 });

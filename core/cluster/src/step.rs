@@ -118,8 +118,8 @@ pub enum GatewayInput {
         key: Bytes,
         operation: Operation,
     },
-    /// Nobody waits for the call's answer any more. It goes on all the same.
-    Forget {
+    /// Delete everything there is. Answered as a call.
+    Flush {
         ticket: u64,
     },
 }

@@ -1,5 +1,6 @@
-//! A cell's notes as lines of the text log.
+//! A cell's notes as lines of the text log; who leads also as events of a manager's binary log.
 
+use crate::store::binary_log::{Value, record};
 use kumo_paxos::{ExitReason, Note};
 use kumo_session::NodeNote;
 use tracing::{error, info, warn};
@@ -31,10 +32,22 @@ fn write_paxos(note: Note) {
         Note::Formed(cell) => info!(%cell, "cell formed"),
         Note::Joined { cell, generation } => info!(%cell, generation, "cell joined"),
         Note::Voting => info!("voting"),
-        Note::Leading(round) => info!(round = round.sequence, "leading"),
-        Note::SteppedDown(round) => info!(round = round.sequence, "stepped down"),
-        Note::MasterIs(master) => info!(%master, "master changed"),
-        Note::NoMaster => warn!("no master"),
+        Note::Leading(round) => {
+            info!(round = round.sequence, "leading");
+            record("leading", || vec![("round", round.sequence.into())]);
+        }
+        Note::SteppedDown(round) => {
+            info!(round = round.sequence, "stepped down");
+            record("stepped down", || vec![("round", round.sequence.into())]);
+        }
+        Note::MasterIs(master) => {
+            info!(%master, "master changed");
+            record("master", || vec![("master", Value::text(master))]);
+        }
+        Note::NoMaster => {
+            warn!("no master");
+            record("no master", Vec::new);
+        }
         Note::Configuration { version, members } => {
             let members: Vec<String> = members
                 .iter()

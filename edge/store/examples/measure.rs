@@ -47,9 +47,10 @@ fn files(keys: &[(KeyHash, [u8; KEY_BYTES])], data_bytes: usize) {
     println!("  backup: {:?}", start.elapsed());
     drop(engine);
 
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_seconds());
     let (engine, opened) = Engine::open(&path, Options::default()).expect("the store again");
-    println!("  start: {:?}, {} segments, {} hinted", start.elapsed(), opened.segments, opened.hinted);
+    let (wall, cpu) = (start.elapsed(), cpu_seconds() - cpu);
+    println!("  start: {wall:?}, CPU {cpu:.2} s, {} segments, {} hinted", opened.segments, opened.hinted);
     assert_eq!(opened.items, keys.len() as u64);
     drop(engine);
     std::fs::remove_dir_all(&path).expect("remove the store");

@@ -18,7 +18,7 @@ impl Attendants {
     pub fn start(core: &Arc<Core>) -> Attendants {
         let stopping = Arc::new(Stopping::default());
         let mut threads = Vec::new();
-        let jobs: [(&str, fn(&Core, &Stopping)); 2] = [("store-sync", sync), ("store-compact", compact)];
+        let jobs: [(&str, Job); 2] = [("store-sync", sync), ("store-compact", compact)];
         for (name, job) in jobs {
             let (core, stopping) = (core.clone(), stopping.clone());
             let thread = std::thread::Builder::new().name(name.into()).spawn(move || job(&core, &stopping));
@@ -37,6 +37,9 @@ impl Attendants {
         }
     }
 }
+
+/// What a thread does until it is told to stop.
+type Job = fn(&Core, &Stopping);
 
 /// Syncs at intervals, and makes segments ahead.
 fn sync(core: &Core, stopping: &Stopping) {
@@ -86,7 +89,10 @@ impl Pace<'_> {
         self.bytes += bytes;
         let due = Duration::from_secs_f64(self.bytes as f64 / self.rate as f64);
         let early = due.saturating_sub(self.since.elapsed());
-        !(early > PACE_STEP && self.stopping.wait(early)) && !self.stopping.is_stopping()
+        if early > PACE_STEP {
+            return !self.stopping.wait(early);
+        }
+        !self.stopping.is_stopping()
     }
 }
 

@@ -1,7 +1,6 @@
 //! [`Backup`]: a copy of a store that is itself a store, taken while writing goes on.
 
-use crate::disk::Access;
-use crate::disk::{Disk, DiskFile, UNFINISHED, What, fault};
+use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault};
 use crate::engine::{Core, Files};
 use crate::error::OpenError;
 use crate::folder::{Folder, is_ours};
@@ -124,4 +123,4 @@ fn copy_bytes(disk: &dyn Disk, segment: &Segment, bytes: u64, path: &Path) -> Re
 }
 
 /// Copied at once.
-const COPY_BYTES: usize = 1 << 20;
+const COPY_BYTES: usize = 256 << 10;

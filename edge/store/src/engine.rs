@@ -6,7 +6,7 @@ use crate::error::OpenError;
 use crate::folder::{Folder, note_file};
 use crate::index::{Displaced, From};
 use crate::layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, LogRecord, RECORD_BYTES};
-use crate::log::Log;
+use crate::log::{Log, Read};
 use crate::options::{Options, Sync};
 use crate::recovery::{Opened, Recovery};
 use crate::shard::{Found, Shards};
@@ -233,7 +233,7 @@ impl Core {
             let files = self.files().expect("only an engine with files has records in files");
             let length = RECORD_BYTES + key.len() + data_bytes;
             // Compacted since the index was asked: it has been told the new place before.
-            let Some((segment, bytes)) = files.log.read(place, length)? else { continue };
+            let Some(Read { segment, bytes }) = files.log.read(place, length)? else { continue };
             let offset = u64::from(place.offset);
             let read = segment.decode(offset, &bytes)?;
             let head = read.head().filter(|_| read.key == key && read.hash == hash);

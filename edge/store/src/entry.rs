@@ -2,8 +2,8 @@
 
 use kumo_cluster::{Clock, Head, KeyHash, Kind, SpaceNumber, Stamp};
 
-/// One key with its head and where its data is. Small numbers are small: 29 bytes beyond the key in file mode as
-/// long as there is no expiry, the data is below 128 bytes and the space's count below 128.
+/// One key with its head and where its data is. Small numbers are small: 26 bytes beyond the key in file mode as
+/// long as there is no expiry and the data's size, the space's count and the segment are below 128.
 ///
 /// | size | field                                                                    |
 /// |------|--------------------------------------------------------------------------|
@@ -17,7 +17,7 @@ use kumo_cluster::{Clock, Head, KeyHash, Kind, SpaceNumber, Stamp};
 /// |    8 | clock                                                                    |
 /// |  0,4 | expiry                                                                   |
 /// |    k | key                                                                      |
-/// |      | body: segment 4, offset 4; or flags 1-5, data; or flags 1-5, slot 4      |
+/// |      | body: segment 1-5, offset 4; or flags 1-5, data; or flags 1-5, slot 4    |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     pub hash: KeyHash,
@@ -66,7 +66,7 @@ impl<'a> Entry<'a> {
         out.extend_from_slice(self.key);
         match self.body {
             Body::At(place) => {
-                out.extend_from_slice(&place.segment.to_be_bytes());
+                push_number(u64::from(place.segment), out);
                 out.extend_from_slice(&place.offset.to_be_bytes());
             }
             Body::Inline { flags, data } => {
@@ -94,7 +94,7 @@ impl<'a> Entry<'a> {
         let kind = if tag & KIND_MASK == Kind::Value as u8 { Kind::Value } else { Kind::Tombstone };
         let key = from.slice(key_bytes);
         let body = match tag & FORM_MASK {
-            FORM_AT => Body::At(Place { segment: from.u32(), offset: from.u32() }),
+            FORM_AT => Body::At(Place { segment: from.number() as u32, offset: from.u32() }),
             FORM_INLINE => {
                 Body::Inline { flags: from.number() as u32, data: from.slice(data_bytes as usize) }
             }
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_a_file_takes_29_bytes_beyond_its_key() {
+    fn an_entry_of_a_file_takes_26_bytes_beyond_its_key() {
         let stamp = Stamp { space: SpaceNumber(1 << 48 | 100), clock: Clock(u64::MAX) };
         let head = Head { stamp, kind: Kind::Value, expiry: 0, data_bytes: 100 };
         let body = Body::At(Place { segment: 1, offset: 1 });
         let mut bytes = vec![];
         Entry { hash: KeyHash(1), key: b"", head, body }.encode(&mut bytes);
-        assert_eq!(bytes.len(), 29);
+        assert_eq!(bytes.len(), 26);
     }
 }

@@ -1,7 +1,7 @@
 //! [`Hint`]: the records of a closed segment without their data, for a fast start.
 
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault, read_whole};
-use crate::layout::{LogKind, LogRecord, RECORD_BYTES};
+use crate::layout::{KEY_BYTES_MAX, LogKind, LogRecord, RECORD_BYTES};
 use crate::segment::{HEADER_BYTES, Segment, Step, Walk, hint_name};
 use kumo_cluster::{Clock, Fault, KeyHash, SpaceNumber, Stamp};
 use std::path::Path;
@@ -85,7 +85,12 @@ impl Hint {
             disk.remove(&unfinished).map_err(failed)?;
         }
         let file = disk.create(&unfinished).map_err(failed)?;
-        let written = Writer { file: &*file, offset: 0, crc: crc32fast::Hasher::new(), buffer: Vec::new() };
+        let written = Writer {
+            file: &*file,
+            offset: 0,
+            crc: crc32fast::Hasher::new(),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+        };
         let finish = written.all(segment, &unfinished).and_then(|()| {
             file.sync().map_err(failed)?;
             disk.rename(&unfinished, &folder.join(name)).map_err(failed)?;
@@ -152,7 +157,7 @@ impl Writer<'_> {
                 Step::End => break,
                 Step::Bad { offset } => return Err(segment.damage(offset, "wrong checksum")),
             }
-            if self.buffer.len() >= BUFFER_BYTES {
+            if self.buffer.len() + 2 * KEY_BYTES_MAX > BUFFER_BYTES {
                 self.write_out(path)?;
             }
         }
@@ -176,5 +181,5 @@ const MAGIC: &[u8; 8] = b"kumohnt1";
 /// Before the first record.
 const PREFIX_BYTES: usize = 20;
 
-/// Written at once.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Written at once. Not more: allocators keep what they gave to a thread, the more the larger.
+const BUFFER_BYTES: usize = 56 << 10;

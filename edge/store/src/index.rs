@@ -233,7 +233,7 @@ mod tests {
         };
         for round in 0..60_000u32 {
             // Few hashes, many keys each: collisions everywhere. Growing at first, then shrinking.
-            let (hash, key) = (draw() % 300 << 40, (draw() % 9).to_be_bytes());
+            let (hash, key) = ((draw() % 300) << 40, (draw() % 9).to_be_bytes());
             if draw() % 100 < if round < 30_000 { 70 } else { 20 } {
                 // The packed length changes with the number.
                 let data_bytes = round % 70_000;
@@ -248,9 +248,9 @@ mod tests {
             if round % 5000 == 0 {
                 index.check();
                 assert_eq!(index.items, model.len() as u64);
-                let (first, last) = (draw() % 300 << 40, 200 << 40);
+                let (first, last) = ((draw() % 300) << 40, 200 << 40);
                 let after = StoreKey {
-                    hash: KeyHash(draw() % 300 << 40),
+                    hash: KeyHash((draw() % 300) << 40),
                     key: Bytes::copy_from_slice(&4u64.to_be_bytes()),
                 };
                 let after = (round % 10_000 == 0).then_some(&after);

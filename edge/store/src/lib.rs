@@ -5,9 +5,10 @@
 //! segments. Space on the disk is reserved before a record is accepted, so a full disk refuses a put in time and
 //! nothing has changed. A key that is removed leaves a marker in the log; a tombstone is a record like others.
 //!
-//! **Index.** Every key with its head, packed, and their order by (hash, key), in 64 shards by the first bits of the hash. Heads and scans never read the disk. With keys in memory, a record costs about 36 bytes
-//! of memory beyond its key; keys on the disk would save the key and cost a read for every head, thus for every put
-//! on a replica. In memory mode small data lies in the index too, and there is no log.
+//! **Index.** Every key with its head, packed, and their order by (hash, key), in 64 shards by the first bits of the
+//! hash. Heads and scans never read the disk. With keys in memory, a record costs about 38 bytes of memory beyond its
+//! key; keys on the disk would save the key and cost a read for every head, thus for every put on a replica. In memory
+//! mode small data lies in the index too (33 bytes beyond key and data), and there is no log.
 //!
 //! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments have hint files with all
 //! but the data. The torn end of a segment is cut; it is told from damage by marks in the log that say how

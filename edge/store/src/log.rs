@@ -48,6 +48,12 @@ struct Tail {
     stuck: bool,
 }
 
+/// The bytes of a record, and the segment they are of.
+pub struct Read {
+    pub segment: Arc<Segment>,
+    pub bytes: Vec<u8>,
+}
+
 /// The next segment, made ahead so that closing one costs nothing.
 struct Spare {
     segment: Option<Arc<Segment>>,
@@ -109,8 +115,8 @@ impl Log {
         }
     }
 
-    /// The bytes of a record and its segment. None: the segment was compacted, the index knows a newer place.
-    pub fn read(&self, place: Place, length: usize) -> Result<Option<(Arc<Segment>, Vec<u8>)>, Fault> {
+    /// The bytes at a place. None: the segment was compacted, the index knows a newer place.
+    pub fn read(&self, place: Place, length: usize) -> Result<Option<Read>, Fault> {
         let Some(segment) = self.segments().get(&place.segment).cloned() else { return Ok(None) };
         let offset = u64::from(place.offset);
         if offset + length as u64 > segment.written() {
@@ -118,11 +124,12 @@ impl Log {
             if tail.active.number == place.segment && offset >= tail.start {
                 let from = (offset - tail.start) as usize;
                 let bytes = tail.buffer[from..from + length].to_vec();
-                return Ok(Some((segment.clone(), bytes)));
+                drop(tail);
+                return Ok(Some(Read { segment, bytes }));
             }
         }
         let bytes = segment.read(offset, length)?;
-        Ok(Some((segment, bytes)))
+        Ok(Some(Read { segment, bytes }))
     }
 
     /// Hands everything appended to the system: from here on it survives the process.
@@ -338,7 +345,7 @@ impl Tail {
 
 /// Appends gather up to this before they are handed to the system without being asked. A turn of a server is
 /// below it; a larger buffer would only wait longer under the lock.
-const BUFFER_BYTES_MAX: usize = 1 << 20;
+const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// By how much the space of the active segment grows on the disk: rarely, and a small store stays small.
 const RESERVE_BYTES: u64 = 4 << 20;

@@ -237,5 +237,5 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How much of a segment is read at once.
-const WINDOW_BYTES: usize = 256 << 10;
+/// How much of a segment is read at once. Not more: allocators keep what they gave to a thread, the more the larger.
+const WINDOW_BYTES: usize = 56 << 10;

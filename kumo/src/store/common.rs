@@ -2,15 +2,24 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use kumo_node::log::{self, Level};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of every program.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
 pub struct Common {
-    /// Tell more than warnings; twice: everything
+    /// Write the text log there; -: standard output without colours [default: standard output]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Write a binary log too, for kumolog; SIGHUP opens it anew, -v does not matter to it
+    #[arg(short = 'g', long, value_name = "FILE.mpac")]
+    pub binary_log: Option<PathBuf>,
+    /// Become a daemon once ready, with the process id in this file until the end
+    #[arg(short = 'd', long, value_name = "PIDFILE")]
+    pub daemon: Option<PathBuf>,
+    /// Log changes of state too, not only warnings; twice: everything
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// The step in which time-outs are counted (-Ci)
@@ -28,6 +37,36 @@ pub struct Common {
     /// How often nodes tell each other that they live
     #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = crate::target::seconds)]
     pub keep_alive_interval: Duration,
+    /// Accepted (-TR); a process has one worker: start more processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub read_threads: Option<u32>,
+    /// Accepted (-TW); a process has one worker: start more processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub write_threads: Option<u32>,
+    /// What -d started: says on standard output when it is ready, and leaves its terminal
+    #[arg(long, hide = true, requires = "daemon")]
+    pub detached: bool,
+    /// End when standard input does: who started this process is gone then
+    #[arg(long, hide = true)]
+    pub exit_on_stdin_eof: bool,
+}
+
+impl Common {
+    /// Steps that one try to connect may take
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub connect_timeout_steps: u32,
+    /// How often nodes tell each other that they live
+    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = crate::target::seconds)]
+    pub keep_alive_interval: Duration,
+    /// Accepted (-TR); a process has one worker: start more processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub read_threads: Option<u32>,
+    /// Accepted (-TW); a process has one worker: start more processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub write_threads: Option<u32>,
+    /// What -d started: says on standard output when it is ready, and leaves its terminal
+    #[arg(long, hide = true, requires = "daemon")]
+    pub detached: bool,
     /// End when standard input does: who started this process is gone then
     #[arg(long, hide = true)]
     pub exit_on_stdin_eof: bool,

@@ -1,7 +1,7 @@
 //! `kumo-gateway`: the memcached port of the store.
 
 use super::common::{self, Common};
-use crate::daemon;
+use super::process::Process;
 use crate::failure::Failure;
 use clap::{Args, Command};
 use kumo_node::store::GatewayConfig;
@@ -78,7 +78,7 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(gateway: Gateway) -> Result<(), Failure> {
-    gateway.common.start_log();
+    let Some(process) = Process::start("kumo-gateway", &gateway.common)? else { return Ok(()) };
     if gateway.key_prefix.len() > KEY_PREFIX_BYTES_MAX {
         return Err(Failure::usage(format!("--key-prefix has at most {KEY_PREFIX_BYTES_MAX} bytes")));
     }
@@ -106,8 +106,8 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         connections_max: gateway.max_connections as usize,
         allow_flush: gateway.allow_flush,
     };
-    crate::block_on(async move {
-        let stop = daemon::stop(gateway.common.exit_on_stdin_eof)?;
+    let listen: Vec<String> = ports.iter().map(SocketAddr::to_string).collect();
+    process.serve(&listen.join(" "), async move |stop| {
         let listeners = ports.into_iter().map(common::bind).collect::<Result<Vec<_>, _>>()?;
         let node = kumo_node::store::run_gateway(listeners, config, stop).await;
         node.map_err(|error| Failure::refused(error.to_string()))

@@ -1,16 +1,21 @@
 //! `kumoctl`: what an operator asks of the managers.
 
-use super::common::{self, CONTROL_PORT};
-use super::tool;
+mod job;
+mod plan;
+mod stat;
+mod wait;
+
+use super::common::{self, CONTROL_PORT, SERVER_PORT};
+use super::{shown, tool};
 use crate::failure::Failure;
-use crate::output::{Format, Out};
+use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand};
-use kumo_cluster::MemberState;
-use kumo_cluster::control::{ControlAnswer, ControlRequest, Stat};
+pub use job::JobView;
+use kumo_cluster::control::{BackupResult, ControlAnswer, ControlRequest};
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+/// Ask the managers of a store, and tell them what to do
 #[derive(Args, Clone, Debug)]
 pub struct Kumoctl {
     /// A manager; any one answers
@@ -27,106 +32,163 @@ pub struct Kumoctl {
 enum Order {
     /// How the cluster stands
     #[command(alias = "status")]
-    Stat,
-    /// Attach all new servers and start replace
+    Stat {
+        /// Tell also of managers, gateways, auto-replace and a replace under way
+        #[arg(short = 'v', long)]
+        verbose: bool,
+    },
+    /// Attach all new servers, or those named, and start replace
     Attach {
+        #[arg(value_name = "SERVER[:19800]")]
+        servers: Vec<String>,
         /// Give up data of which every server is lost
         #[arg(long)]
         accept_data_loss: bool,
+        #[command(flatten)]
+        wait: Wait,
     },
-    /// Attach all new servers; the next replace moves the data
-    AttachNoreplace,
-    /// Detach all fault servers and start replace
-    Detach,
-    /// Detach all fault servers; the next replace moves the data
-    DetachNoreplace,
+    /// Attach all new servers, or those named; the next replace moves the data
+    AttachNoreplace {
+        #[arg(value_name = "SERVER[:19800]")]
+        servers: Vec<String>,
+    },
+    /// Detach all fault servers, or those named, and start replace
+    Detach {
+        #[arg(value_name = "SERVER[:19800]")]
+        servers: Vec<String>,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Detach all fault servers, or those named; the next replace moves the data
+    DetachNoreplace {
+        #[arg(value_name = "SERVER[:19800]")]
+        servers: Vec<String>,
+    },
     /// Start replace without attach or detach
-    Replace,
+    Replace {
+        #[command(flatten)]
+        wait: Wait,
+    },
     /// Compare and repair all copies
-    FullReplace,
-    /// Attach, detach and replace by themselves from now on
+    FullReplace {
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Every server writes a copy of its store beside it, with this suffix [default: today, YYYYMMDD]
+    Backup { suffix: Option<String> },
+    /// Attach, detach and replace without being asked from now on
     EnableAutoReplace,
-    /// Only when asked
+    /// Attach, detach and replace only when asked
     DisableAutoReplace,
+    /// Take over the newest hash space that the servers hold, in a cell that has none
+    Rebuild,
+    /// What an attach (of all new servers unless said otherwise) or a detach would move, without doing it
+    Plan {
+        #[command(subcommand)]
+        change: Option<plan::Change>,
+    },
+    /// The replace under way
+    Job {
+        #[command(subcommand)]
+        order: job::JobOrder,
+    },
+}
+
+#[derive(Args, Clone, Debug)]
+struct Wait {
+    /// Show progress until the data is where it belongs; status 1 when the replace was cancelled
+    #[arg(long)]
+    wait: bool,
 }
 
 pub fn command_line() -> Command {
     Kumoctl::augment_args(Command::new("kumoctl"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("Ask the managers of a store, and tell them what to do")
+        .after_help(EXAMPLES)
 }
 
 pub fn run(kumoctl: Kumoctl) -> Result<(), Failure> {
     let manager = common::address(&kumoctl.manager, CONTROL_PORT)?;
     let out = Out::new(kumoctl.format);
-    let request = match kumoctl.order {
-        Order::Stat => ControlRequest::Stat,
-        Order::Attach { accept_data_loss } => {
-            ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss }
-        }
-        Order::AttachNoreplace => {
-            ControlRequest::Attach { servers: Vec::new(), replace: false, accept_data_loss: false }
-        }
-        Order::Detach => ControlRequest::Detach { servers: Vec::new(), replace: true },
-        Order::DetachNoreplace => ControlRequest::Detach { servers: Vec::new(), replace: false },
-        Order::Replace => ControlRequest::Replace,
-        Order::FullReplace => ControlRequest::FullReplace,
-        Order::EnableAutoReplace => ControlRequest::AutoReplace { on: true },
-        Order::DisableAutoReplace => ControlRequest::AutoReplace { on: false },
-    };
-    crate::block_on(async move {
-        match tool::control(manager, &request).await? {
-            ControlAnswer::Stat(stat) => print_stat(&stat, out),
-            _done => out.result(json!({ "done": true }), String::new),
-        }
-    })
+    crate::block_on(obey(kumoctl.order, manager, out))
 }
 
-fn print_stat(stat: &Stat, out: Out) -> Result<(), Failure> {
-    let space = &stat.space;
-    let attached: Vec<(SocketAddr, &str)> = space
-        .rhs
-        .iter()
-        .map(|&index| {
-            let member = space.member(index);
-            let state = match member.state {
-                MemberState::Active => "active",
-                MemberState::Fault { .. } | MemberState::Returned { .. } => "fault",
-            };
-            (member.address, state)
-        })
-        .collect();
-    let active: BTreeSet<SocketAddr> =
-        attached.iter().filter(|(_, state)| *state == "active").map(|(address, _)| *address).collect();
-    let free: Vec<SocketAddr> = stat
-        .servers
-        .iter()
-        .filter(|server| server.connected && !active.contains(&server.server.address))
-        .map(|server| server.server.address)
-        .collect();
-    let value = json!({
-        "space": {
-            "number": space.number.to_string(),
-            "time": space.clock.unix_seconds(),
-            "clock": space.clock.counter(),
-        },
-        "attached": attached.iter().map(|(address, state)| json!({ "address": address.to_string(), "state": state })).collect::<Vec<_>>(),
-        "not_attached": free.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "job": space.job.map(|job| json!({ "full": job.full, "paused": job.paused, "rate": job.rate })),
-    });
-    out.result(value, || {
-        let mut text = format!(
-            "hash space timestamp:\n  {} clock {}\nattached node:",
-            space.clock.unix_seconds(),
-            space.clock.counter()
-        );
-        for (address, state) in &attached {
-            text += &format!("\n  {address} ({state})");
+async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure> {
+    let (request, waits) = match order {
+        Order::Stat { verbose } => return stat::run(manager, verbose, out).await,
+        Order::Plan { change } => return plan::run(manager, change, out).await,
+        Order::Job { order } => return job::run(manager, order, out).await,
+        Order::Backup { suffix } => return backup(manager, suffix, out).await,
+        Order::Attach { servers, accept_data_loss, wait } => {
+            let servers = addresses(&servers)?;
+            (ControlRequest::Attach { servers, replace: true, accept_data_loss }, wait.wait)
         }
-        text += "\nnot attached node:";
-        for address in &free {
-            text += &format!("\n  {address}");
+        Order::AttachNoreplace { servers } => {
+            let servers = addresses(&servers)?;
+            (ControlRequest::Attach { servers, replace: false, accept_data_loss: false }, false)
         }
-        text
-    })
+        Order::Detach { servers, wait } => {
+            (ControlRequest::Detach { servers: addresses(&servers)?, replace: true }, wait.wait)
+        }
+        Order::DetachNoreplace { servers } => {
+            (ControlRequest::Detach { servers: addresses(&servers)?, replace: false }, false)
+        }
+        Order::Replace { wait } => (ControlRequest::Replace, wait.wait),
+        Order::FullReplace { wait } => (ControlRequest::FullReplace, wait.wait),
+        Order::EnableAutoReplace => (ControlRequest::AutoReplace { on: true }, false),
+        Order::DisableAutoReplace => (ControlRequest::AutoReplace { on: false }, false),
+        Order::Rebuild => (ControlRequest::Rebuild, false),
+    };
+    tool::control(manager, &request).await?;
+    match waits {
+        true => wait::run(manager, out).await,
+        false => out.result(json!({ "done": true }), String::new),
+    }
 }
+
+async fn backup(manager: SocketAddr, suffix: Option<String>, out: Out) -> Result<(), Failure> {
+    let request = ControlRequest::Backup { suffix: suffix.unwrap_or_else(shown::today) };
+    let ControlAnswer::Backup(results) = tool::control(manager, &request).await? else {
+        return Err(Failure::refused("another question was answered"));
+    };
+    let value = |result: &BackupResult| {
+        json!({ "server": result.server.to_string(), "path": result.path, "error": result.error })
+    };
+    let values: Vec<_> = results.iter().map(value).collect();
+    out.result(json!({ "backups": values }), || {
+        let mut rows = vec![row([&"SERVER", &"BACKUP"])];
+        for result in &results {
+            let text = match (&result.path, &result.error) {
+                (Some(path), _) => path.clone(),
+                (None, error) => format!("failed: {}", error.as_deref().unwrap_or("no reason was given")),
+            };
+            rows.push(row([&result.server, &text]));
+        }
+        table(&rows)
+    })?;
+    match results.iter().filter(|result| result.path.is_none()).count() {
+        0 => Ok(()),
+        failed => Err(Failure::refused(format!("{failed} of {} backups failed", results.len()))),
+    }
+}
+
+fn addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    texts.iter().map(|text| common::address(text, SERVER_PORT)).collect()
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kumoctl localhost stat
+  kumoctl localhost attach --wait            new servers join; returns when their data is there
+  kumoctl localhost plan detach 10.0.0.3     what that would move
+  kumoctl localhost detach --wait            fault servers leave, their data is copied anew
+  kumoctl localhost job rate 20M             a replace sends at most 20 MiB a second from each server
+  kumoctl localhost backup nightly           every server writes STORE-nightly
+  kumoctl localhost stat --format json
+
+--format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, voters, master,
+auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, paused, rate, percent, …, servers [{address, …}]}.
+
+Exit status:
+  0 done   1 refused   2 usage   4 unreachable   5 no master";

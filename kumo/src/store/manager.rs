@@ -1,7 +1,7 @@
 //! `kumo-manager`: one of the cell of managers that agree on who keeps what.
 
 use super::common::{self, CONTROL_PORT, Common, MANAGER_PORT};
-use crate::daemon;
+use super::process::Process;
 use crate::failure::Failure;
 use clap::{Args, Command};
 use kumo_cluster::ManagerSettings;
@@ -56,7 +56,7 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(manager: Manager) -> Result<(), Failure> {
-    manager.common.start_log();
+    let Some(process) = Process::start("kumo-manager", &manager.common)? else { return Ok(()) };
     let listen = common::named(&manager.listen, MANAGER_PORT)?;
     let mut peers = Vec::new();
     for partner in &manager.partners {
@@ -80,8 +80,7 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
         extension: false,
         session_timeout: manager.session_timeout,
     };
-    crate::block_on(async move {
-        let stop = daemon::stop(manager.common.exit_on_stdin_eof)?;
+    process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
         let control = common::bind(SocketAddr::new(listen.ip(), manager.control))?;
         let settings = settings(&manager)?;

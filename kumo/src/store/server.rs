@@ -1,7 +1,7 @@
 //! `kumo-server`: keeps records.
 
 use super::common::{self, Common, SERVER_PORT};
-use crate::daemon;
+use super::process::Process;
 use crate::failure::Failure;
 use clap::{Args, Command, ValueEnum};
 use kumo_node::store::{ServerConfig, StoreSync};
@@ -77,7 +77,7 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(server: Server) -> Result<(), Failure> {
-    server.common.start_log();
+    let Some(process) = Process::start("kumo-server", &server.common)? else { return Ok(()) };
     let listen = common::named(&server.listen, SERVER_PORT)?;
     let config = ServerConfig {
         listen,
@@ -94,8 +94,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
         value_bytes_max: server.max_value as usize,
         connections_max: CONNECTIONS_MAX,
     };
-    crate::block_on(async move {
-        let stop = daemon::stop(server.common.exit_on_stdin_eof)?;
+    process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
         let _stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen))?;
         let node = kumo_node::store::run_server(listener, config, stop).await;

@@ -1,46 +1,118 @@
-//! [`ask`]: one question of a tool to a manager or a server, and its answer.
+//! Questions of tools to managers and servers, and the answers.
 
 use crate::failure::{Failure, NO_MASTER};
 use bytes::BytesMut;
-use kumo_cluster::control::{ControlAnswer, ControlRequest, ToolAnswer, ToolRequest};
+use kumo_cluster::control::{ControlAnswer, ControlRequest, ServerReport, Stat, ToolAnswer, ToolRequest};
 use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
 use kumo_session::Greeting;
 use kumo_wire::{Wire, frame};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Asks a manager, and the master if that is another one.
-pub async fn control(address: SocketAddr, request: &ControlRequest) -> Result<ControlAnswer, Failure> {
-    let mut at = address;
-    for _ in 0..REDIRECTS_MAX {
-        match ask(at, &ToolRequest::Control(request.clone())).await? {
-            ToolAnswer::Control(ControlAnswer::Master(Some(master))) if master != at => at = master,
-            ToolAnswer::Control(ControlAnswer::Master(_)) => tokio::time::sleep(REDIRECT_PAUSE).await,
-            ToolAnswer::Control(ControlAnswer::Refused(reason)) => return Err(Failure::refused(reason)),
-            ToolAnswer::Control(answer) => return Ok(answer),
-            ToolAnswer::Refused { reason } => return Err(Failure::refused(reason)),
-            ToolAnswer::Report(_) => return Err(Failure::refused("a server answers there, not a manager")),
+pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<ControlAnswer, Failure> {
+    let until = Instant::now() + MASTER_MAX;
+    let tool = ToolRequest::Control(request.clone());
+    let patience = match request {
+        ControlRequest::Backup { .. } => BACKUP_MAX,
+        _short => ANSWER_MAX,
+    };
+    let mut at = manager;
+    while Instant::now() < until {
+        match ask(at, &tool, patience).await {
+            Ok(ToolAnswer::Control(ControlAnswer::Master(Some(master)))) if master != at => at = master,
+            Ok(ToolAnswer::Control(ControlAnswer::Master(_))) => tokio::time::sleep(REDIRECT_PAUSE).await,
+            Ok(ToolAnswer::Control(ControlAnswer::Refused(reason))) => return Err(Failure::refused(reason)),
+            Ok(ToolAnswer::Control(answer)) => return Ok(answer),
+            Ok(ToolAnswer::Refused { reason }) => return Err(Failure::refused(reason)),
+            Ok(ToolAnswer::Report(_)) => {
+                return Err(Failure::refused("a server answers there, not a manager"));
+            }
+            // It led a moment ago; who leads now is told where we came from.
+            Err(Silence::Dial(_)) if at != manager => {
+                at = manager;
+                tokio::time::sleep(REDIRECT_PAUSE).await;
+            }
+            Err(silence) => return Err(silence.failure(at)),
         }
     }
     Err(Failure::Line("the managers have no master".to_owned(), NO_MASTER))
 }
 
-/// One question to one process.
-pub async fn ask(address: SocketAddr, request: &ToolRequest) -> Result<ToolAnswer, Failure> {
-    let unreachable = |why: String| Failure::unreachable(format!("{address}: {why}"));
-    match tokio::time::timeout(ANSWER_MAX, exchange(address, request)).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(why)) => Err(unreachable(why)),
-        Err(_) => Err(unreachable("no answer".to_owned())),
+/// How a cluster stands, from whichever of these managers answers first.
+pub async fn stat(managers: &[SocketAddr]) -> Result<Stat, Failure> {
+    let mut last = Failure::unreachable("no manager is known");
+    for &manager in managers {
+        match control(manager, &ControlRequest::Stat).await {
+            Ok(ControlAnswer::Stat(stat)) => return Ok(stat),
+            Ok(_other) => return Err(Failure::refused(format!("{manager}: another question was answered"))),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// How a server does.
+pub async fn inspect(server: SocketAddr) -> Result<ServerReport, Failure> {
+    match ask(server, &ToolRequest::Inspect, INSPECT_MAX).await {
+        Ok(ToolAnswer::Report(report)) => Ok(report),
+        Ok(ToolAnswer::Refused { reason }) => Err(Failure::refused(format!("{server}: {reason}"))),
+        Ok(ToolAnswer::Control(_)) => {
+            Err(Failure::refused(format!("{server}: a manager answers there, not a server")))
+        }
+        Err(silence) => Err(silence.failure(server)),
     }
 }
 
-async fn exchange(address: SocketAddr, request: &ToolRequest) -> Result<ToolAnswer, String> {
+/// How these servers do, in their order; all are asked at once, up to a number.
+pub async fn inspect_all(servers: &[SocketAddr]) -> Vec<(SocketAddr, Result<ServerReport, Failure>)> {
+    let mut reports = BTreeMap::new();
+    for some in servers.chunks(INSPECTED_AT_ONCE_MAX) {
+        let mut asked = JoinSet::new();
+        for &server in some {
+            asked.spawn(async move { (server, inspect(server).await) });
+        }
+        reports.extend(asked.join_all().await);
+    }
+    reports.into_iter().collect()
+}
+
+/// Why there is no answer.
+enum Silence {
+    /// Nothing was asked.
+    Dial(String),
+    /// It may have been heard.
+    Asked(String),
+}
+
+impl Silence {
+    fn failure(self, address: SocketAddr) -> Failure {
+        let (Silence::Dial(why) | Silence::Asked(why)) = self;
+        Failure::unreachable(format!("{address}: {why}"))
+    }
+}
+
+/// One question to one process.
+async fn ask(address: SocketAddr, request: &ToolRequest, patience: Duration) -> Result<ToolAnswer, Silence> {
+    let dialled = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
+    let stream = match dialled {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(Silence::Dial(error.to_string())),
+        Err(_) => return Err(Silence::Dial("no answer to the dial".to_owned())),
+    };
+    match tokio::time::timeout(patience, exchange(stream, request)).await {
+        Ok(answer) => answer.map_err(Silence::Asked),
+        Err(_) => Err(Silence::Asked("no answer".to_owned())),
+    }
+}
+
+async fn exchange(mut stream: TcpStream, request: &ToolRequest) -> Result<ToolAnswer, String> {
     let said = |error: std::io::Error| error.to_string();
-    let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
-    let mut stream = connected.map_err(|_| "no answer to the dial".to_owned())?.map_err(said)?;
     let mut out = BytesMut::new();
     frame::put(&Greeting::Hello(hello()), &mut out);
     frame::put(request, &mut out);
@@ -76,13 +148,21 @@ fn hello() -> Hello {
 }
 
 /// A new master may be a moment in coming.
-const REDIRECTS_MAX: usize = 50;
+const MASTER_MAX: Duration = Duration::from_secs(10);
 const REDIRECT_PAUSE: Duration = Duration::from_millis(200);
 
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
-/// A backup of all servers takes the longest.
-const ANSWER_MAX: Duration = Duration::from_secs(600);
+/// A manager answers or refuses within 15 seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// A manager gives its servers ten minutes.
+const BACKUP_MAX: Duration = Duration::from_secs(620);
+
+/// A server answers at once, or is not well.
+const INSPECT_MAX: Duration = Duration::from_secs(5);
+
+const INSPECTED_AT_ONCE_MAX: usize = 64;
 
 /// The largest answer: how a cluster of a thousand servers stands.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;

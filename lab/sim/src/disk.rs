@@ -15,6 +15,8 @@ pub struct Disk {
     /// Records below this number survive anything but the loss of the disk.
     synced: u64,
     snapshot: Option<(Position, Vec<Bytes>)>,
+    /// Whose memory this is, if it is anybody's: what the last record of that kind says.
+    life: Option<Incarnation>,
     /// Writing fails.
     pub full: bool,
 }
@@ -31,12 +33,16 @@ pub enum Damage {
 }
 
 impl Disk {
-    /// Appends a record; the number up to which must be synced for it to count. `None`: the disk is full.
-    pub fn write(&mut self, record: &Record) -> Option<u64> {
+    /// Appends a record, given with its bytes; the number up to which must be synced for it to count.
+    /// `None`: the disk is full.
+    pub fn write(&mut self, record: &Record, bytes: Bytes) -> Option<u64> {
         if self.full {
             return None;
         }
-        self.log.push(record.to_bytes());
+        if let Record::Life { incarnation, .. } = record {
+            self.life = Some(*incarnation);
+        }
+        self.log.push(bytes);
         Some(self.written())
     }
 
@@ -96,6 +102,13 @@ impl Disk {
                 let floor = self.synced.max(self.first);
                 let kept = random.between(floor, self.written().max(floor));
                 self.log.truncate((kept - self.first) as usize);
+                self.life = self.records().into_iter().rev().find_map(|record| match record {
+                    Record::Life { incarnation, .. } => Some(incarnation),
+                    Record::Promised(_)
+                    | Record::Accepted { .. }
+                    | Record::Decided { .. }
+                    | Record::Data { .. } => None,
+                });
             }
             Damage::Lost => *self = Disk::default(),
         }
@@ -104,12 +117,7 @@ impl Disk {
 
     /// Whose memory this is, if it is anybody's.
     pub fn life(&self) -> Option<Incarnation> {
-        self.records().into_iter().rev().find_map(|record| match record {
-            Record::Life { incarnation, .. } => Some(incarnation),
-            Record::Promised(_) | Record::Accepted { .. } | Record::Decided { .. } | Record::Data { .. } => {
-                None
-            }
-        })
+        self.life
     }
 
     pub fn snapshot(&self) -> Option<(Position, Vec<Bytes>)> {
@@ -150,6 +158,10 @@ mod tests {
     use super::*;
     use kumo_paxos::{Instance, Round, Value};
 
+    fn write(disk: &mut Disk, record: &Record) -> Option<u64> {
+        disk.write(record, record.to_bytes())
+    }
+
     fn decided(instance: u64) -> Record {
         Record::Decided { instance: Instance(instance), value: Value::Noop }
     }
@@ -159,7 +171,7 @@ mod tests {
         for seed in 0..50 {
             let mut disk = Disk::default();
             for instance in 0..10 {
-                disk.write(&decided(instance)).unwrap();
+                write(&mut disk, &decided(instance)).unwrap();
             }
             disk.sync(4);
             disk.crash(Damage::Unsynced, &mut Random::new(seed, "disk"));
@@ -173,14 +185,14 @@ mod tests {
     fn a_snapshot_drops_what_it_covers_and_keeps_the_promise() {
         let mut disk = Disk::default();
         let round = Round { sequence: 3, ..Round::default() };
-        disk.write(&Record::Life { incarnation: Incarnation(7), grant_micros: 5 }).unwrap();
-        disk.write(&Record::Promised(Round::default())).unwrap();
-        disk.write(&Record::Promised(round)).unwrap();
+        write(&mut disk, &Record::Life { incarnation: Incarnation(7), grant_micros: 5 }).unwrap();
+        write(&mut disk, &Record::Promised(Round::default())).unwrap();
+        write(&mut disk, &Record::Promised(round)).unwrap();
         for instance in 1..6 {
-            disk.write(&decided(instance)).unwrap();
+            write(&mut disk, &decided(instance)).unwrap();
         }
         let upto = disk.written();
-        disk.write(&decided(6)).unwrap();
+        write(&mut disk, &decided(6)).unwrap();
         let genesis = kumo_paxos::Genesis {
             cell: kumo_paxos::CellId(1),
             generation: 1,
@@ -213,7 +225,7 @@ mod tests {
     #[test]
     fn a_full_disk_takes_nothing() {
         let mut disk = Disk { full: true, ..Disk::default() };
-        assert_eq!(disk.write(&decided(1)), None);
+        assert_eq!(write(&mut disk, &decided(1)), None);
         assert_eq!(disk.written(), 0);
     }
 }

@@ -41,10 +41,16 @@ pub enum Fault {
     Membership,
     /// A node is stopped in good order and started again.
     Rolling,
+    /// A client gets no steps for a while.
+    ClientPause,
+    /// An operator ends a client's session.
+    SessionKill,
+    /// A majority forgot, and an operator has the cell go on from a survivor.
+    Recover,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 21] = [
+    pub const ALL: [Fault; 24] = [
         Fault::Crash,
         Fault::PowerLoss,
         Fault::DiskLost,
@@ -66,6 +72,9 @@ impl Fault {
         Fault::Transfer,
         Fault::Membership,
         Fault::Rolling,
+        Fault::ClientPause,
+        Fault::SessionKill,
+        Fault::Recover,
     ];
 
     pub fn name(self) -> &'static str {
@@ -91,6 +100,9 @@ impl Fault {
             Fault::Transfer => "transfer",
             Fault::Membership => "membership",
             Fault::Rolling => "rolling",
+            Fault::ClientPause => "client-pause",
+            Fault::SessionKill => "session-kill",
+            Fault::Recover => "recover",
         }
     }
 
@@ -105,6 +117,8 @@ pub struct Plan {
     pub seed: u64,
     pub nodes: usize,
     pub durable: bool,
+    /// W of a cell that is there from the start, just formed. `None`: the cell forms itself, with the product's W.
+    pub window: Option<u64>,
     /// One more replica that only follows.
     pub extension: bool,
     pub clients: Vec<Role>,
@@ -127,11 +141,12 @@ impl Plan {
     pub fn new(seed: u64, without: &BTreeSet<Fault>) -> Plan {
         let mut random = Random::new(seed, "plan");
         let nodes = [1, 3, 3, 3, 3, 3, 5, 5][random.below(8) as usize];
-        let chaos_micros = random.between(5_000_000, 12_000_000);
+        let chaos_micros = random.between(4_500_000, 10_000_000);
         let mut plan = Plan {
             seed,
             nodes,
             durable: random.permille(400),
+            window: WINDOWS[Random::new(seed, "window").below(WINDOWS.len() as u64) as usize],
             extension: random.permille(200),
             clients: Vec::new(),
             large: random.permille(150),
@@ -158,8 +173,9 @@ impl Plan {
         let intensity = random.between(100, 450);
         for fault in Fault::ALL {
             let mut random = Random::new(seed, fault.name());
-            let chosen = random.permille(intensity);
-            let count = random.between(1, 6);
+            // What is for few runs only is likely in them.
+            let chosen = random.permille(if fault == Fault::Recover { 500 } else { intensity });
+            let count = random.between(1, if fault == Fault::Recover { 2 } else { 6 });
             let times = (0..count).map(|_| random.between(QUIET_MICROS, chaos_micros)).collect();
             if chosen && plan.fits(fault) && !without.contains(&fault) {
                 plan.strikes.insert(fault, times);
@@ -174,6 +190,7 @@ impl Plan {
             Fault::PowerLoss | Fault::DiskLost | Fault::DiskFull => self.durable,
             Fault::Twin => !self.durable,
             Fault::ClockJump => self.wild_clocks,
+            Fault::Recover => self.beyond,
             Fault::Crash
             | Fault::Pause
             | Fault::Partition
@@ -189,11 +206,15 @@ impl Plan {
             | Fault::ClientBreak
             | Fault::Transfer
             | Fault::Membership
-            | Fault::Rolling => true,
+            | Fault::Rolling
+            | Fault::ClientPause
+            | Fault::SessionKill => true,
         }
     }
 }
 
+/// Small windows are filled often, and a change of members crosses few no-ops: more happens around the boundary.
+const WINDOWS: [Option<u64>; 6] = [None, Some(3), Some(8), Some(16), Some(32), Some(100)];
 /// Before this a cell forms undisturbed.
 const QUIET_MICROS: u64 = 1_200_000;
 

@@ -2,6 +2,8 @@
 
 use kumo_paxos::Change;
 use kumo_pfs::{Command, Event, Query, Reply};
+use kumo_session::SessionId;
+use std::net::SocketAddr;
 
 /// One session of one client program; a client that starts again is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +20,10 @@ pub enum Call {
     },
     Events,
     Change(Change),
+    /// The cell goes on from the survivor at that address.
+    Recover(SocketAddr),
+    /// Another client's session is ended.
+    Kill(SessionId),
     Transfer,
     Snapshot,
     Close,
@@ -136,6 +142,22 @@ impl History {
         operation.finished = Some((now, ending));
     }
 
+    /// What is left to judge when the cell went on from a survivor at `time`: of everything asked before, nobody
+    /// knows any more whether it was executed.
+    pub fn after(&self, time: u64) -> History {
+        let forget = |operation: &Operation| match operation.invoked > time {
+            true => operation.clone(),
+            false => Operation {
+                finished: operation.finished.as_ref().map(|(time, _)| (*time, Ending::Unknown)),
+                ..operation.clone()
+            },
+        };
+        History {
+            operations: self.operations.iter().map(forget).collect(),
+            holdings: self.holdings.iter().filter(|holding| holding.from > time).cloned().collect(),
+        }
+    }
+
     /// Calls that nobody answered.
     pub fn pending(&self) -> impl Iterator<Item = (u64, &Operation)> {
         (0u64..).zip(&self.operations).filter(|(_, operation)| operation.finished.is_none())
@@ -157,6 +179,8 @@ impl History {
             Call::Read { .. }
             | Call::Events
             | Call::Change(_)
+            | Call::Recover(_)
+            | Call::Kill(_)
             | Call::Transfer
             | Call::Snapshot
             | Call::Close => None,
@@ -170,9 +194,28 @@ impl History {
             Call::Command(_)
             | Call::Events
             | Call::Change(_)
+            | Call::Recover(_)
+            | Call::Kill(_)
             | Call::Transfer
             | Call::Snapshot
             | Call::Close => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_recovery_nobody_knows_what_came_of_earlier_calls() {
+        let mut history = History::default();
+        for (asked, answered) in [(1, 2), (5, 12), (11, 13)] {
+            let number = history.invoke(ClientNumber(1), Call::Events, asked);
+            history.finish(number, Ending::Done, answered);
+        }
+        let unclear: Vec<bool> = history.after(10).operations.iter().map(Operation::unclear).collect();
+        assert_eq!(unclear, [true, true, false]);
+        assert!(history.after(10).operations[1].settled().is_none());
     }
 }

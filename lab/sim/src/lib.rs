@@ -21,6 +21,10 @@ pub mod network;
 pub mod random;
 pub mod run;
 pub mod schedule;
+pub mod store;
 pub mod trace;
 pub mod workload;
 pub mod world;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -72,24 +72,21 @@ impl Network {
         self.random.between(self.delay_min, self.delay_max)
     }
 
-    /// The delays after which copies of one datagram arrive; none: it is lost. The second part tells
-    /// whether it may overtake or be overtaken.
-    pub fn fate(&mut self, from: Host, to: Host) -> (Vec<u64>, bool) {
+    pub fn fate(&mut self, from: Host, to: Host) -> Fate {
         // Drawn whether or not the wire is cut, so that a cut changes no other message's fate.
         let lost = self.random.permille(self.loss_permille);
         let twice = self.random.permille(self.duplicate_permille);
         let late = self.random.permille(self.reorder_permille);
-        let mut delays = vec![self.delay()];
+        let mut delay = self.delay();
         if late {
-            delays[0] += self.random.between(1_000, LATE_MICROS_MAX);
+            delay += self.random.between(1_000, LATE_MICROS_MAX);
         }
-        if twice {
-            delays.push(delays[0] + self.random.between(0, LATE_MICROS_MAX));
-        }
-        if lost || !self.passes(from, to) {
-            delays.clear();
-        }
-        (delays, late || twice)
+        let second = twice.then(|| delay + self.random.between(0, LATE_MICROS_MAX));
+        let delays = match lost || !self.passes(from, to) {
+            true => [None, None],
+            false => [Some(delay), second],
+        };
+        Fate { delays, free: late || twice }
     }
 
     pub fn remember(&mut self, to: SocketAddr, bytes: &Bytes) {
@@ -111,6 +108,15 @@ impl Network {
     }
 }
 
+/// What becomes of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct Fate {
+    /// After which its copies arrive; none: it is lost.
+    pub delays: [Option<u64>; 2],
+    /// It may overtake, or be overtaken.
+    pub free: bool,
+}
+
 /// How much longer a message may take that others overtake.
 const LATE_MICROS_MAX: u64 = 300_000;
 /// Messages kept for replays: some seconds of a small cell.
@@ -122,13 +128,17 @@ const OLD_BYTES_MAX: usize = 16 * 1024;
 mod tests {
     use super::*;
 
+    fn copies(network: &mut Network, from: Host, to: Host) -> usize {
+        network.fate(from, to).delays.iter().flatten().count()
+    }
+
     #[test]
     fn a_cut_has_a_direction_and_ends() {
         let mut network = Network::new(1);
         let (a, b) = (Host(1), Host(2));
         network.cut(a, b);
         network.cut(a, b);
-        assert!(network.fate(a, b).0.is_empty() && !network.fate(b, a).0.is_empty());
+        assert!(copies(&mut network, a, b) == 0 && copies(&mut network, b, a) == 1);
         network.mend(a, b);
         assert!(!network.passes(a, b));
         network.mend(a, b);
@@ -140,7 +150,7 @@ mod tests {
         let mut network = Network::new(2);
         network.loss_permille = 300;
         network.duplicate_permille = 200;
-        let fates: Vec<_> = (0..10_000).map(|_| network.fate(Host(1), Host(2)).0.len()).collect();
+        let fates: Vec<_> = (0..10_000).map(|_| copies(&mut network, Host(1), Host(2))).collect();
         let lost = fates.iter().filter(|&&copies| copies == 0).count();
         let twice = fates.iter().filter(|&&copies| copies == 2).count();
         assert!((2_700..3_300).contains(&lost), "{lost}");

@@ -14,14 +14,19 @@ impl Trace {
 
     /// One thing that happened at `time`. `numbers` and `bytes` go into the hash; `text` is made only when
     /// somebody reads it.
+    #[inline]
     pub fn note(&mut self, time: u64, numbers: &[u64], bytes: &[u8], text: impl FnOnce() -> String) {
         self.mix(time);
         for &number in numbers {
             self.mix(number);
         }
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.mix(u64::from_le_bytes(word));
         }
         self.mix(bytes.len() as u64);
@@ -38,6 +43,7 @@ impl Trace {
         self.lines.unwrap_or_default()
     }
 
+    #[inline]
     fn mix(&mut self, word: u64) {
         self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }

@@ -24,6 +24,7 @@ impl Gateway {
             return self.stranger(from, &space, effects);
         }
         if self.route.is_none() || space.number > self.space_number() {
+            self.flushes.broken(None, effects);
             self.adopt(now, space, effects);
         }
     }
@@ -82,6 +83,7 @@ impl Gateway {
     pub(super) fn server_down(&mut self, now: Time, server: ServerId, effects: &mut Vec<GatewayEffect>) {
         let Some(link) = self.links.get_mut(&server) else { return };
         *link = false;
+        self.flushes.broken(Some(server), effects);
         let Some(index) = self.route.as_mut().and_then(|route| route.set_up(server, false)) else { return };
         for slot in self.window.slots() {
             if self.slots.get(slot).stands == Stands::Asked(index) && self.failed(now, slot, effects) {

@@ -227,6 +227,8 @@ impl Manager {
             attach_wanted: cluster.attach_wanted().iter().copied().collect(),
             detach_wanted: cluster.detach_wanted().iter().copied().collect(),
             gateways: cluster.gateways().len() as u64,
+            managers: self.cell.members.clone(),
+            master: self.cell.master,
         }
     }
 

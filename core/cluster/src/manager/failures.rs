@@ -64,7 +64,7 @@ impl Manager {
         let space = cluster.space();
         let Some(reign) = &mut self.reign else { return (Vec::new(), Vec::new()) };
         let mut last: BTreeSet<ServerId> = BTreeSet::new();
-        for arc in reign.rings(space).table.arcs() {
+        for arc in reign.rings(cluster).table.arcs() {
             let readers = arc.readers.iter().map(|&index| space.server(index));
             if readers.clone().all(|reader| gone.contains(&reader)) {
                 last.extend(readers);
@@ -106,7 +106,7 @@ impl Manager {
     fn bring_back(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let space = cluster.space();
         let Some(reign) = &mut self.reign else { return };
-        let wanted: Vec<ServerId> = reign.rings(space).authorities.iter().copied().collect();
+        let wanted: Vec<ServerId> = reign.rings(cluster).authorities.iter().copied().collect();
         let servers: Vec<(ServerId, Incarnation)> = wanted
             .into_iter()
             .filter(|&lost| !acts(space, lost))

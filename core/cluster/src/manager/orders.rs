@@ -142,7 +142,6 @@ impl Manager {
         for heard in self.peers.connected() {
             let server = heard.alive.server;
             match place(heard, space) {
-                Place::Outside if cluster.detach_wanted().contains(&server.address) => {}
                 Place::Outside => lives.push(server),
                 Place::Succeeds => return Err(Hindrance::NotYet),
                 Place::Member | Place::Foreign => {}

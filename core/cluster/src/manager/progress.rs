@@ -8,8 +8,7 @@ use kumo_paxos::Time;
 impl Manager {
     pub(super) fn move_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let space = cluster.space();
-        let copied = space.job.is_some_and(|job| !job.paused) && self.all_copied(space);
-        let switch = copied && cluster.may_switch().is_ok();
+        let switch = space.job.is_some() && self.all_copied(cluster);
         let cleared = !space.old.is_empty() && self.all_confirmed(space);
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         if switch {
@@ -24,13 +23,15 @@ impl Manager {
 
     /// Every server that orders an arc has reported, in this very space and about this very job, that it has
     /// copied all it had to.
-    fn all_copied(&mut self, space: &Space) -> bool {
-        if self.settings.broken.is(Mutation::SwitchUnreported) {
-            return true;
+    fn all_copied(&mut self, cluster: &Cluster) -> bool {
+        let space = cluster.space();
+        let Some(reign) = &mut self.reign else { return false };
+        let rings = reign.rings(cluster);
+        if !rings.may_switch || self.settings.broken.is(Mutation::SwitchUnreported) {
+            return rings.may_switch;
         }
         let stale_counts = self.settings.broken.is(Mutation::OldReportsCount);
-        let Some(reign) = &mut self.reign else { return false };
-        reign.rings(space).primaries.iter().all(|server| {
+        rings.primaries.iter().all(|server| {
             self.peers.heard(server).is_some_and(|heard| {
                 let alive = &heard.alive;
                 let current = alive.space == space.number && alive.progress.job == space.whs_since;

@@ -29,6 +29,8 @@ pub(super) struct Rings {
     pub table: Table,
     /// Who orders an arc.
     pub primaries: BTreeSet<ServerId>,
+    /// A job runs, and only copies can stand between it and the switch.
+    pub may_switch: bool,
     /// Who was lost as the last owner of one.
     pub authorities: BTreeSet<ServerId>,
 }
@@ -99,18 +101,20 @@ impl Reign {
         true
     }
 
-    pub fn rings(&mut self, space: &Space) -> &Rings {
-        let current = self.rings.take().filter(|rings| rings.number == space.number);
-        self.rings.insert(current.unwrap_or_else(|| Rings::new(space)))
+    pub fn rings(&mut self, cluster: &Cluster) -> &Rings {
+        let current = self.rings.take().filter(|rings| rings.number == cluster.space().number);
+        self.rings.insert(current.unwrap_or_else(|| Rings::new(cluster)))
     }
 }
 
 impl Rings {
-    fn new(space: &Space) -> Rings {
+    fn new(cluster: &Cluster) -> Rings {
+        let space = cluster.space();
         let table = Table::new(space);
         let primaries = table.arcs().iter().filter_map(|arc| arc.primary());
         Rings {
             number: space.number,
+            may_switch: cluster.may_switch().is_ok(),
             primaries: primaries.map(|index| space.server(index)).collect(),
             authorities: authorities(space, &table).into_iter().map(|index| space.server(index)).collect(),
             table,

@@ -185,6 +185,8 @@ impl Manager {
             | Message::CopyRecords { .. }
             | Message::CopyStored { .. }
             | Message::CopyLater { .. }
+            | Message::Flush { .. }
+            | Message::Flushed { .. }
             | Message::CopyHeads { .. }
             | Message::Lease { .. }
             | Message::Registered { .. }

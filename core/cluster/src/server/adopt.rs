@@ -47,6 +47,7 @@ impl<S: Store> Server<S> {
             |gateway| space.expired(gateway)
         });
         self.reads_restart(now, effects);
+        self.flushes_broken();
         self.announce(effects);
         self.send_kept(now, kept, effects);
         self.begin_settlement(now, effects);

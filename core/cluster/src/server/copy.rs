@@ -117,7 +117,7 @@ impl<S: Store> Server<S> {
             for &to in arc.comers.iter().chain(owners) {
                 let to = world.space.server(to);
                 // A primary that settles anew cannot vouch for what it copied before.
-                let goes_on = world.piece(arc.first).state == State::Normal;
+                let goes_on = world.all_normal(range);
                 let copy = before.remove(&(to, range)).filter(|_| goes_on);
                 list.push(copy.map_or_else(|| Copy::new(to, range), |copy| Copy { bucket: None, ..copy }));
             }
@@ -182,9 +182,9 @@ impl<S: Store> Server<S> {
         if !self.links[usize::from(index)].up {
             return false;
         }
-        let Ok((range, heads)) = self.bucket(Range { first: cursor, last: copy.range.last }) else {
-            return false;
-        };
+        // Not beyond the piece: the next one may still be settling.
+        let last = copy.range.last.min(world.piece(cursor).range.last);
+        let Ok((range, heads)) = self.bucket(Range { first: cursor, last }) else { return false };
         let (job, space, to) = (self.copies.job, world.number(), copy.to);
         let pending = self.pending_in(range).next().is_some();
         let is_comer = world.table.arc(cursor).comers.contains(&index);
@@ -322,7 +322,7 @@ impl<S: Store> Server<S> {
         }
         let same = |copy: &Copy| copy.to == from && copy.bucket.is_some_and(|bucket| bucket.range == range);
         let Some(at) = self.copies.list.iter().position(same) else { return };
-        let normal = self.world.as_ref().is_some_and(|world| world.piece(range.first).state == State::Normal);
+        let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
         if normal {
             self.send_records(now, at, range, effects);
         }
@@ -345,7 +345,7 @@ impl<S: Store> Server<S> {
         if job != self.copies.job || self.copies.find(from, range).is_none() {
             return;
         }
-        let normal = self.world.as_ref().is_some_and(|world| world.piece(range.first).state == State::Normal);
+        let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
         let Ok(mine) = self.values(range) else { return };
         if !normal {
             return;

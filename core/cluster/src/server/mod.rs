@@ -4,6 +4,7 @@ mod adopt;
 mod catching;
 mod copy;
 mod few;
+mod flush;
 mod ids;
 mod judge;
 mod link;
@@ -68,6 +69,7 @@ pub struct Server<S: Store> {
     sweep: sweep::Sweep,
     counts: Counts,
     backup_for: Option<SocketAddr>,
+    flushes: Vec<flush::Flush>,
     tick_at: Time,
     alive_at: Time,
     watermark_at: Option<Time>,
@@ -106,6 +108,7 @@ impl<S: Store> Server<S> {
             sweep: sweep::Sweep::default(),
             counts: Counts::default(),
             backup_for: None,
+            flushes: Vec::new(),
             tick_at: now,
             alive_at: now,
             watermark_at: None,
@@ -229,6 +232,8 @@ impl<S: Store> Server<S> {
             | Message::Managers { .. }
             | Message::Backup { .. }
             | Message::BackedUp { .. }
+            | Message::Flush { .. }
+            | Message::Flushed { .. }
             | Message::Unwelcome { .. } => {}
         }
     }
@@ -237,6 +242,7 @@ impl<S: Store> Server<S> {
         match message {
             Message::Request(request) => self.request(now, from, request, effects),
             Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::Flush { ticket } => self.flush(now, from, ticket, effects),
             _other => {}
         }
     }

@@ -37,6 +37,7 @@ impl<S: Store> Server<S> {
         self.settle_tick(now, effects);
         self.reads_tick(now, effects);
         self.copy_more(now, effects);
+        self.flush_more(now, effects);
         self.sweep.ticks += 1;
         if self.sweep.ticks.is_multiple_of(SWEEP_TICKS) {
             self.ask_about_marks(now, effects);
@@ -74,7 +75,7 @@ impl<S: Store> Server<S> {
             let piece = *world.piece(key.hash);
             match (piece.state, head.kind) {
                 // Rule 17: everybody knows where it is now, and this server was an owner before.
-                (State::Gone, _) if self.owned && world.space.settled() => {
+                (State::Gone, _) if self.owned && world.may_drop() => {
                     self.store.remove(key.hash, &key.key)?;
                     self.sweep.dropped += 1;
                 }

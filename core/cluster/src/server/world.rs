@@ -64,12 +64,25 @@ impl World {
         self.space.number
     }
 
+    /// What is not owned here is owned elsewhere, for certain. One that returned as a last owner keeps all: what it
+    /// has of other arcs may be all there is, if an operator accepts the loss of what was newer.
+    pub fn may_drop(&self) -> bool {
+        let member = self.me.map(|me| self.space.member(me));
+        self.space.settled() && member.is_none_or(|member| member.is_active())
+    }
+
     pub fn position(&self, hash: KeyHash) -> usize {
         self.pieces.partition_point(|piece| piece.range.last < hash)
     }
 
     pub fn piece(&self, hash: KeyHash) -> &Piece {
         &self.pieces[self.position(hash)]
+    }
+
+    /// Everything in the range is served or acknowledged here.
+    pub fn all_normal(&self, range: Range) -> bool {
+        let (first, last) = (self.position(range.first), self.position(range.last));
+        self.pieces[first..=last].iter().all(|piece| piece.state == State::Normal)
     }
 
     pub fn arc(&self, piece: &Piece) -> &Arc {

@@ -347,6 +347,7 @@ impl<S: Store> Server<S> {
             self.watermark_wanted |= link.watermark > link.watermark_sent;
         }
         self.copies.committed(key, pending.record.stamp);
+        self.flush_committed(key);
         if let Some(origin) = pending.origin {
             for &(connection, seq) in &pending.waiters {
                 self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);

@@ -230,7 +230,8 @@ fn who_came_back_for_one_arc_does_not_outrank_the_last_owner_of_another() {
     // The others are lost too, then 6 again: of their common arcs 6 has only what came since it was back.
     log.fault([server(1, 1), server(2, 1), server(3, 1)]).unwrap();
     log.fault([server(6, 2)]).unwrap();
-    let last = |order| log.cluster.space().members.iter().position(|one| one.state == MemberState::Fault { order });
+    let last =
+        |order| log.cluster.space().members.iter().position(|one| one.state == MemberState::Fault { order });
     let (six, three) = (last(3).unwrap() as u16, last(6).unwrap() as u16);
     log.bring_back(6, 2).unwrap();
     let space = log.cluster.space();

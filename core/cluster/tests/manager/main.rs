@@ -2,7 +2,9 @@
 
 mod commands;
 mod log;
+mod node;
 mod promises;
 mod random;
+mod server;
 mod watch;
 mod world;

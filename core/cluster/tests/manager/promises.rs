@@ -23,7 +23,7 @@ fn run(seed: u64, broken: Broken, heal: bool) -> Watch {
 }
 
 fn settle(world: &mut World, seed: u64) {
-    for _ in 0..60 {
+    for round in 0..60 {
         let next = world.now + 5 * SECOND;
         world.run_until(next);
         if world.is_whole() {
@@ -32,11 +32,14 @@ fn settle(world: &mut World, seed: u64) {
         let Some(leader) = world.leading() else { continue };
         world.ask(leader, ControlRequest::AutoReplace { on: false });
         world.ask(leader, ControlRequest::Resume);
-        world.ask(leader, ControlRequest::Attach {
-            servers: Vec::new(),
-            replace: true,
-            accept_data_loss: true,
-        });
+        // Who a replace was to bring in may be lost for good: it is begun anew.
+        if round % 6 == 5 {
+            world.ask(leader, ControlRequest::Cancel);
+        }
+        world.ask(
+            leader,
+            ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss: true },
+        );
     }
     panic!(
         "seed {seed}: not whole after five quiet minutes: {:?}\n{:?}",
@@ -63,10 +66,10 @@ fn a_fault_is_logged_only_after_the_lease_and_a_replace_moves_only_when_all_have
         ];
         sum.iter_mut().zip(some).for_each(|(sum, one)| *sum += one);
     }
-    let floors = [4, 15, 10, 1, 4, 4, 0, 10];
-    for (what, (sum, floor)) in sum.iter().zip(floors).enumerate() {
-        assert!(*sum >= floor * SEEDS, "too little happened: {what} of {sum:?}");
-    }
+    // Leaders, crashes, faults, returns, switches, clearings, expiries, commands without effect; a seed each.
+    let floors = [5, 10, 5, 1, 2, 2, 0, 10];
+    let enough = sum.iter().zip(floors).all(|(&one, floor)| one >= floor * SEEDS);
+    assert!(enough, "too little happened: {sum:?}");
     assert!(sum[6] > 0, "no gateway expired");
 }
 
@@ -126,7 +129,7 @@ mod mutants {
         find(Mutation::ClearedUnconfirmed, "did not confirm");
     }
 
-    const SEEDS_MUTANT: u64 = 100;
+    const SEEDS_MUTANT: u64 = 60;
 }
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;

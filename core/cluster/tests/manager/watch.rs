@@ -1,6 +1,6 @@
 //! [`Watch`]: sees every entry as it is decided, and knows the truth about servers, leases and reports.
 
-use crate::world::Server;
+use crate::server::Server;
 use bytes::Bytes;
 use kumo_cluster::control::ControlAnswer;
 use kumo_cluster::{

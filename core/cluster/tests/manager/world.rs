@@ -2,19 +2,19 @@
 //! are delayed, lost, repeated and executed late, clocks differ by up to a tenth.
 
 use crate::log::CELL;
+use crate::random::Random;
+use crate::server::{Clock, Server};
+use crate::watch::Watch;
 use bytes::Bytes;
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_cluster::{
-    Alive, Broken, CellView, Cluster, GatewayId, Incarnation, Manager, ManagerEffect, ManagerInput,
-    ManagerSettings, Message, Progress, ServerId, Space, SpaceNumber, Table, Usage,
+    Broken, CellView, Cluster, GatewayId, Manager, ManagerEffect, ManagerInput, ManagerSettings, Message,
+    SpaceNumber,
 };
 use kumo_paxos::Time;
 use kumo_session::{Application, ConnectionId, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-
-use crate::random::Random;
-use crate::watch::Watch;
 
 pub const MANAGERS: usize = 3;
 
@@ -37,8 +37,12 @@ pub struct World {
     log: Vec<Bytes>,
     pub leader: Option<usize>,
     lease_until: u64,
+    /// The leader does not get its lease renewed any more.
+    fading: bool,
     pub watch: Watch,
     broken: Broken,
+    /// Of a hundred commands, how many get lost, and how many are decided late.
+    mess: u64,
     /// Whether faults still happen.
     pub calm: bool,
 }
@@ -53,21 +57,6 @@ pub struct Node {
     tick: u64,
 }
 
-pub struct Server {
-    pub address: SocketAddr,
-    pub incarnation: u128,
-    pub running: bool,
-    paused_until: u64,
-    clock: Clock,
-    pub lease_until: u64,
-    pub space: Option<Space>,
-    /// The last life that a space named as a member.
-    member_life: Option<u128>,
-    disk: bool,
-    links: [Option<ConnectionId>; MANAGERS],
-    progress: Progress,
-}
-
 struct Gateway {
     nonce: u128,
     id: Option<GatewayId>,
@@ -79,13 +68,6 @@ struct Gateway {
 enum End {
     Server(usize, u128),
     Gateway(usize),
-}
-
-/// A clock that goes its own way: within a twentieth of the true rate, and from anywhere.
-#[derive(Clone, Copy)]
-pub struct Clock {
-    offset: u64,
-    rate: u64,
 }
 
 enum Event {
@@ -102,6 +84,8 @@ enum Event {
     Cell,
     /// The leader that was learns that it is none any more.
     Deposed(usize),
+    /// The leader's lease is not renewed any more.
+    Fade,
     Start(usize),
     Mischief,
     Operator,
@@ -123,8 +107,10 @@ impl World {
             log: Vec::new(),
             leader: None,
             lease_until: 0,
+            fading: false,
             watch: Watch::new(broken),
             broken,
+            mess: if seed.is_multiple_of(2) { 10 } else { 35 },
             calm: false,
         };
         for _ in 0..MANAGERS {
@@ -137,7 +123,12 @@ impl World {
             world.after(1000, Event::Start(number));
         }
         for number in 0..4 {
-            world.gateways.push(Gateway { nonce: number + 1, id: None, silent: false, links: [None; MANAGERS] });
+            world.gateways.push(Gateway {
+                nonce: number + 1,
+                id: None,
+                silent: false,
+                links: [None; MANAGERS],
+            });
             for manager in 0..MANAGERS {
                 world.after(5000, Event::Dial(End::Gateway(number as usize), manager));
             }
@@ -195,6 +186,7 @@ impl World {
                     self.view(manager);
                 }
             }
+            Event::Fade => self.fading = !self.calm,
             Event::Start(server) => self.start(server),
             Event::Mischief => self.mischief(),
             Event::Operator => self.operator(),
@@ -240,7 +232,7 @@ impl World {
 
     /// A command gets lost, is decided soon, late, or twice.
     fn propose(&mut self, command: Bytes) {
-        if !self.calm && self.random.chance(10) {
+        if !self.calm && self.random.chance(self.mess) {
             return;
         }
         let mut times = 1;
@@ -248,7 +240,7 @@ impl World {
             times = 2;
         }
         for _ in 0..times {
-            let late = !self.calm && self.random.chance(10);
+            let late = !self.calm && self.random.chance(self.mess);
             let delay = if late { self.random.below(20_000_000) } else { 500 + self.random.below(20_000) };
             self.after(delay, Event::Append(command.clone()));
         }
@@ -277,9 +269,9 @@ impl World {
     /// The leader's lease is renewed, or it is over and someone else leads.
     fn cell(&mut self) {
         let lasts = self.now < self.lease_until;
-        let renew = self.calm || self.random.chance(97);
+        self.fading |= !self.calm && self.random.chance(3);
         match self.leader {
-            Some(leader) if renew => {
+            Some(leader) if !self.fading => {
                 self.lease_until = self.now + 700_000;
                 self.view(leader);
             }
@@ -291,6 +283,7 @@ impl World {
                     self.after(delay, Event::Deposed(former));
                 }
                 self.leader = Some(leader);
+                self.fading = false;
                 self.lease_until = self.now + 700_000;
                 self.watch.leaders += 1;
                 self.view(leader);
@@ -328,7 +321,7 @@ impl World {
                 let gateway = self.random.below(4) as usize;
                 self.gateways[gateway].silent = self.random.chance(60);
             }
-            _ => {}
+            _ => self.part(server),
         }
         let delay = 500_000 + self.random.below(6_000_000);
         self.after(delay, Event::Mischief);
@@ -369,6 +362,17 @@ impl World {
                 self.after(noticed, Event::EndDown(connection));
             }
         }
+    }
+
+    /// A server and the leader lose sight of each other for so long that it is given up, and then the leader is
+    /// deposed, perhaps before that was decided.
+    fn part(&mut self, number: usize) {
+        let Some(manager) = self.leader else { return };
+        let Some(connection) = self.servers[number].links[manager] else { return };
+        self.after(100, Event::ManagerDown(manager, connection));
+        self.after(4_000_000, Event::EndDown(connection));
+        let delay = 1_500_000 + self.random.below(1_500_000);
+        self.after(delay, Event::Fade);
     }
 
     fn restart_manager(&mut self) {
@@ -580,7 +584,7 @@ impl World {
     }
 
     fn clock(&mut self) -> Clock {
-        Clock { offset: self.random.below(1 << 40), rate: 955_000 + self.random.below(90_000) }
+        Clock::new(self.random.below(1 << 40), 955_000 + self.random.below(90_000))
     }
 
     fn at(&mut self, at: u64, event: Event) {
@@ -590,91 +594,6 @@ impl World {
 
     fn after(&mut self, delay: u64, event: Event) {
         self.at(self.now + delay, event);
-    }
-}
-
-impl Server {
-    fn new(number: usize, clock: Clock) -> Server {
-        Server {
-            address: crate::log::address(number as u16),
-            incarnation: 0,
-            running: false,
-            paused_until: 0,
-            clock,
-            lease_until: 0,
-            space: None,
-            member_life: None,
-            disk: true,
-            links: [None; MANAGERS],
-            progress: Progress::default(),
-        }
-    }
-
-    pub fn id(&self) -> ServerId {
-        ServerId { address: self.address, incarnation: Incarnation(self.incarnation) }
-    }
-
-    /// Whether it would read on its own now.
-    pub fn has_lease(&self, now: u64) -> bool {
-        self.running && self.clock.at(now) < self.lease_until
-    }
-
-    fn born(&mut self) {
-        self.incarnation += 1;
-        self.lease_until = 0;
-        self.paused_until = 0;
-        self.progress = Progress::default();
-        if !std::mem::replace(&mut self.disk, true) {
-            self.member_life = None;
-            self.space = None;
-        }
-    }
-
-    fn alive(&self, now: u64) -> Alive {
-        Alive {
-            server: self.id(),
-            previous: self.member_life.filter(|&life| life != self.incarnation).map(Incarnation),
-            cluster: self.member_life.and(Some(CELL)),
-            space: self.space.as_ref().map_or(SpaceNumber(0), |space| space.number),
-            sent: Time(self.clock.at(now)),
-            usage: Usage::default(),
-            progress: self.progress,
-            gets: 0,
-            sets: 0,
-            deletes: 0,
-        }
-    }
-
-    /// Goes to a newer space. Returns whether it says that this very life is lost.
-    fn adopt(&mut self, space: Space, tables: &BTreeMap<SpaceNumber, Table>) -> bool {
-        if self.space.as_ref().is_some_and(|before| before.number >= space.number) {
-            return false;
-        }
-        let index = space.index_of(self.id());
-        self.progress = Progress { job: space.whs_since, ..Progress::default() };
-        if let Some(index) = index {
-            self.member_life = Some(self.incarnation);
-            let arcs = tables[&space.number].arcs().iter().filter(|arc| arc.primary() == Some(index));
-            let copies: usize = arcs.map(|arc| arc.comers.len()).sum();
-            self.progress.copies = copies as u64;
-        }
-        let lost = index.is_some_and(|index| {
-            matches!(space.member(index).state, kumo_cluster::MemberState::Fault { .. })
-        });
-        self.space = Some(space);
-        lost
-    }
-}
-
-impl Clock {
-    pub fn at(self, true_time: u64) -> u64 {
-        self.offset + (u128::from(true_time) * u128::from(self.rate) / 1_000_000) as u64
-    }
-
-    /// When it will show that.
-    fn truly(self, shown: u64) -> u64 {
-        let counted = u128::from(shown.saturating_sub(self.offset));
-        (counted * 1_000_000).div_ceil(u128::from(self.rate)) as u64
     }
 }
 
@@ -690,9 +609,10 @@ impl World {
 
     pub fn is_whole(&self) -> bool {
         let space = self.watch.cluster.space();
-        let all = self.servers.iter().all(|server| {
-            space.index_of(server.id()).is_some_and(|index| space.member(index).is_active())
-        });
+        let all = self
+            .servers
+            .iter()
+            .all(|server| space.index_of(server.id()).is_some_and(|index| space.member(index).is_active()));
         all && space.settled() && space.job.is_none() && space.rhs.len() == SERVERS
     }
 

@@ -4,9 +4,10 @@
 use super::gateway::GatewayConfig;
 use super::request::{Entry, Part};
 use super::stats::Stats;
+use crate::clock;
 use crate::hub::Hub;
 use bytes::{BufMut, Bytes, BytesMut};
-use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, key_hash};
+use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_hash};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
@@ -22,6 +23,9 @@ pub struct Clients {
     value_bytes_max: usize,
     allow_flush: bool,
     stats: Stats,
+    /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
+    delayed: Option<Time>,
+    told_early: Vec<u64>,
 }
 
 /// One memcached connection.
@@ -68,6 +72,8 @@ impl Clients {
             value_bytes_max: config.value_bytes_max,
             allow_flush: config.allow_flush,
             stats: Stats::new(config),
+            delayed: None,
+            told_early: Vec::new(),
         }
     }
 
@@ -91,10 +97,20 @@ impl Clients {
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        None
+        self.delayed
     }
 
-    pub fn timeout(&mut self, _now: Time, _inputs: &mut Vec<GatewayInput>) {}
+    /// Answers flushes that were put off, and begins the one that is due.
+    pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        for ticket in std::mem::take(&mut self.told_early) {
+            self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
+        }
+        if self.delayed.is_some_and(|at| at <= now) {
+            self.delayed = None;
+            let ticket = self.ticket(Ticket::default());
+            inputs.push(GatewayInput::Flush { ticket });
+        }
+    }
 
     /// Takes all whole requests that have arrived.
     pub fn read(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
@@ -155,9 +171,12 @@ impl Clients {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);
                 client.entries.push_back(Entry::told(answer, &refused));
             }
-            Command::FlushAll { .. } => {
-                let refused = Outcome::Failed(Failure::FlushNotAllowed);
-                client.entries.push_back(Entry::told(answer, &refused));
+            Command::FlushAll { delay } => {
+                client.entries.push_back(Entry::flush(answer));
+                let ticket = self.ticket(Ticket { client: Some(id), entry, ..Ticket::default() });
+                let seconds = clock::wall().0 / 1000;
+                let wait = delay.map_or(0, |delay| delay.at(seconds).saturating_sub(seconds));
+                self.flush_after(now, ticket, wait, inputs);
             }
             Command::Stats { argument } => {
                 let open = self.clients.len();
@@ -188,20 +207,34 @@ impl Clients {
     }
 
     fn call(&mut self, ticket: Ticket, part: Part, inputs: &mut Vec<GatewayInput>) {
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.tickets[number as usize] = ticket;
-                number
-            }
-            None => {
-                self.tickets.push(ticket);
-                self.tickets.len() as u32 - 1
-            }
-        };
+        let number = self.ticket(ticket);
         self.stats.asked(&part.operation);
         let key = self.prefixed(part.key);
         let hash = key_hash(&key);
-        inputs.push(GatewayInput::Call { ticket: u64::from(number), hash, key, operation: part.operation });
+        inputs.push(GatewayInput::Call { ticket: number, hash, key, operation: part.operation });
+    }
+
+    fn ticket(&mut self, ticket: Ticket) -> u64 {
+        match self.free.pop() {
+            Some(number) => {
+                self.tickets[number as usize] = ticket;
+                u64::from(number)
+            }
+            None => {
+                self.tickets.push(ticket);
+                self.tickets.len() as u64 - 1
+            }
+        }
+    }
+
+    /// At once, or when its delay has passed; then the client was answered long ago, as memcached does.
+    fn flush_after(&mut self, now: Time, ticket: u64, seconds: u64, inputs: &mut Vec<GatewayInput>) {
+        if seconds == 0 {
+            return inputs.push(GatewayInput::Flush { ticket });
+        }
+        self.told_early.push(ticket);
+        let at = now.plus_micros(seconds.saturating_mul(1_000_000));
+        self.delayed = Some(self.delayed.map_or(at, |delayed| delayed.min(at)));
     }
 
     fn prefixed(&self, key: Bytes) -> Bytes {
@@ -224,8 +257,9 @@ impl Clients {
         inputs: &mut Vec<GatewayInput>,
     ) {
         let Some(ticket_here) = self.tickets.get_mut(ticket as usize) else { return };
-        let Ticket { client: Some(id), entry, part, key, writes } = std::mem::take(ticket_here) else { return };
+        let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
+        let Ticket { client: Some(id), entry, part, key, writes } = taken else { return };
         self.stats.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.end(&key, writes);

@@ -5,10 +5,11 @@
 //! answers, in the order of the requests, and the requests, one write call a connection.
 
 use super::clients::Clients;
+use super::notes;
 use crate::hub::{Alarm, Happening, Hub};
 use crate::post::{Arrived, Me, Post, Target};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{Gateway, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings};
+use kumo_cluster::{Gateway, GatewayEffect, GatewayInput, GatewayNote, GatewaySettings};
 use kumo_paxos::{CellId, Side, Time};
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
@@ -152,7 +153,7 @@ impl GatewayNode {
             }
         }
         self.arrived = arrived;
-        self.clients.timeout(now, &mut self.inputs);
+        self.clients.timeout(now, self.post.hub(), &mut self.inputs);
     }
 
     fn client(&mut self, now: Time, happening: Happening) {
@@ -201,26 +202,11 @@ impl GatewayNode {
     }
 
     fn note(&mut self, note: &GatewayNote) {
-        match note {
-            GatewayNote::Adopted { space } => {
-                let me = self.post.me();
-                self.post.set_me(Me { cell: space.cluster, ..me });
-                info!(number = %space.number, servers = space.rhs.len(), "hash space");
-            }
-            GatewayNote::Registered { gateway } => info!(%gateway, "registered"),
-            GatewayNote::Stranger { from, cluster } => {
-                warn!(%from, %cluster, "a hash space of another cluster was ignored");
-            }
-            GatewayNote::Expired { gateway } => warn!(%gateway, "given up by the managers, registering anew"),
-            GatewayNote::Failed { key, error, .. } => {
-                let key = String::from_utf8_lossy(key);
-                match error {
-                    // A client that asks for too much at once, not a fault of the store.
-                    GatewayError::Busy => {}
-                    _other => warn!(%key, %error, "request failed"),
-                }
-            }
+        if let GatewayNote::Adopted { space } = note {
+            let me = self.post.me();
+            self.post.set_me(Me { cell: space.cluster, ..me });
         }
+        notes::gateway(note);
     }
 
     fn ended(&mut self, now: Time) -> Option<Result<(), NodeError>> {

@@ -3,13 +3,14 @@
 use crate::clock;
 use crate::house::{House, HouseEffect, HouseInput};
 use crate::pair::Pair;
+use crate::store::notes;
 use kumo_cluster::control::{ToolAnswer, ToolRequest};
-use kumo_cluster::{CellView, Manager, ManagerEffect, ManagerInput, ManagerNote, Message};
+use kumo_cluster::{CellView, Manager, ManagerEffect, ManagerInput, Message};
 use kumo_paxos::{Instance, Side, Time};
 use kumo_session::{Cell, ConnectionId};
 use kumo_wire::Wire;
 use std::collections::BTreeMap;
-use tracing::{info, warn};
+use tracing::warn;
 
 /// A manager and the connections of servers, gateways and tools at its port.
 pub struct ManagerHouse {
@@ -102,7 +103,7 @@ impl ManagerHouse {
                 }
                 ManagerEffect::Hangup(id) => wanted.push(HouseEffect::Hangup(id)),
                 ManagerEffect::Propose(command) => wanted.push(HouseEffect::Propose(command)),
-                ManagerEffect::Note(note) => write_note(&note),
+                ManagerEffect::Note(note) => notes::manager(&note),
             }
         }
     }
@@ -137,19 +138,5 @@ impl House<Pair> for ManagerHouse {
 
     fn deadline(&self) -> Option<Time> {
         self.manager.deadline()
-    }
-}
-
-fn write_note(note: &ManagerNote) {
-    match note {
-        ManagerNote::Joined { server } => {
-            info!(server = %server.address, life = ?server.incarnation, "server joined")
-        }
-        ManagerNote::Left { server } => warn!(server = %server.address, "server left"),
-        ManagerNote::FaultProposed { server } => warn!(server = %server.address, "server is lost"),
-        ManagerNote::Space { space } => {
-            info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
-        }
-        ManagerNote::Refused { address, reason } => warn!(%address, reason, "refused"),
     }
 }

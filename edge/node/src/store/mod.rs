@@ -1,8 +1,10 @@
 //! The processes of the store: a loop each around its core.
 
+pub mod binary_log;
 mod clients;
 mod gateway;
 mod manager;
+mod notes;
 mod report;
 mod request;
 mod server;

@@ -37,6 +37,7 @@ enum Verb {
     Delete,
     Arithmetic,
     Touch,
+    Flush,
 }
 
 /// One call that a request becomes.
@@ -104,6 +105,10 @@ impl Entry {
             | Command::Sasl(_) => unreachable!("not about keys"),
         };
         (Entry { how: How::Write { answer, verb, found: None }, open: 1 }, vec![part])
+    }
+
+    pub fn flush(answer: memcache::Answer) -> Entry {
+        Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1 }
     }
 
     pub fn is_ready(&self) -> bool {
@@ -194,6 +199,7 @@ fn written<'a>(verb: Verb, found: &Option<Found>, text: &'a str) -> Outcome<'a> 
         Some(Ok(Answer::Reply(reply))) => match (verb, reply) {
             (Verb::Store, Reply::Done { clock }) => Outcome::Stored { cas: *clock },
             (Verb::Delete, Reply::Done { .. }) => Outcome::Deleted,
+            (Verb::Flush, Reply::Done { .. }) => Outcome::Ok,
             (Verb::Touch, Reply::Done { clock }) => Outcome::Touched { flags: 0, cas: *clock },
             (Verb::Arithmetic, Reply::Number { clock, number }) => {
                 Outcome::Number { number: *number, cas: *clock, ttl: None }

@@ -6,10 +6,11 @@
 
 use crate::hub::{Alarm, Hub};
 use crate::post::{Arrived, Me, Post, Target};
+use crate::store::notes;
 use crate::store::report::{self, Uptime};
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space,
+    Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
@@ -21,7 +22,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 /// What a server is told at its start.
 #[derive(Clone, Debug)]
@@ -208,9 +209,9 @@ impl ServerNode {
                     }
                 }
                 ServerEffect::Backup { suffix } => self.backup(suffix),
-                ServerEffect::Note(note) => write_note(&note),
+                ServerEffect::Note(note) => notes::server(&note),
                 ServerEffect::Reborn { reason } => {
-                    warn!(reason, "a new life begins");
+                    notes::reborn(&reason);
                     self.reborn(now);
                     // What else the old life wanted ended with it.
                     break;
@@ -294,10 +295,7 @@ impl ServerNode {
 
     fn poll_backups(&mut self, now: Time, context: &mut Context) {
         while let Poll::Ready(Some((suffix, result))) = self.backups.poll_recv(context) {
-            match &result {
-                Ok(path) => info!(path, "backup written"),
-                Err(error) => warn!(error, "backup failed"),
-            }
+            notes::backup(&suffix, &result);
             self.server.step(now, ServerInput::BackedUp { suffix, result }, &mut self.effects);
         }
     }
@@ -377,20 +375,6 @@ fn store_error(config: &ServerConfig, fault: &Fault) -> NodeError {
 fn suffix_is_good(suffix: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&suffix.len()) && suffix.bytes().all(good)
-}
-
-fn write_note(note: &ServerNote) {
-    match note {
-        ServerNote::Adopted { space } => info!(number = %space.number, "hash space"),
-        ServerNote::Settling { arcs } => info!(arcs, "settling"),
-        ServerNote::SettlementDone { arcs, micros } => info!(arcs, micros, "settled"),
-        ServerNote::CopyBegan { copies } => info!(copies, "copying"),
-        ServerNote::CopyDone { records, bytes } => info!(records, bytes, "copied"),
-        ServerNote::Dropped { records } => info!(records, "dropped what others own now"),
-        ServerNote::StoreFault { what } => warn!(what, "the store refused"),
-        ServerNote::LeaseLost => warn!("no lease: reads are confirmed by the other owners"),
-        ServerNote::LeaseBack => info!("lease"),
-    }
 }
 
 /// Names of what is kept beside the records.

@@ -2,7 +2,7 @@
 //! they were executed.
 
 use super::Verdict;
-use crate::history::{ClientNumber, History};
+use crate::history::{ClientNumber, History, Operation};
 use crate::workload::{TOKEN_BYTES, Token, tokens_of};
 use kumo_pfs::{Command, Place, Query, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +92,7 @@ fn reads(history: &History, path: &str, content: &[u8], leases: bool) -> Verdict
         if !content.starts_with(bytes) {
             return Err(format!("{path}: a read at {time} saw what is no beginning of the file"));
         }
+        own_are_there(history, operation, path, bytes.len() as u64)?;
         if linear && leases {
             known.push((time, bytes.len() as u64));
             seen.push((operation.invoked, bytes.len() as u64));
@@ -101,6 +102,24 @@ fn reads(history: &History, path: &str, content: &[u8], leases: bool) -> Verdict
         if let Some((time, longer)) = known.iter().find(|(time, known)| *time < invoked && *known > length) {
             return Err(format!(
                 "{path}: a linear read asked at {invoked} saw {length} bytes, {longer} were known at {time}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A read, wherever it is served, misses nothing that its own session was told is there.
+fn own_are_there(history: &History, read: &Operation, path: &str, length: u64) -> Verdict {
+    for (operation, command) in history.commands().filter(|(of, _)| of.client == read.client) {
+        if let (Command::Write { path: written, .. }, Some(Reply::Written { length: known, .. })) =
+            (command, operation.reply())
+            && written == path
+            && operation.settled().is_some_and(|settled| settled < read.invoked)
+            && *known > length
+        {
+            return Err(format!(
+                "{path}: {:?} was told of {known} bytes and then read {length}, asked at {}",
+                read.client, read.invoked
             ));
         }
     }
@@ -172,6 +191,18 @@ mod tests {
         append(&mut history, token(1, 2), (0, 9), Ending::Unknown);
         let wrong = check(&history, "/a/1", &content(&[token(1, 2), token(1, 1)]), true).unwrap_err();
         assert!(wrong.contains("same session"), "{wrong}");
+    }
+
+    #[test]
+    fn a_read_that_misses_an_append_of_its_own_session_is_found() {
+        for (reader, fine) in [(1, false), (2, true)] {
+            let mut history = two_appends();
+            let query = Query::Read { path: "/a/1".to_owned(), offset: 0, length: 1000 };
+            let number = history.invoke(ClientNumber(reader), Call::Read { query, linear: false }, 6);
+            let reply = Reply::Data { bytes: content(&[token(1, 1)]).into(), version: 1 };
+            history.finish(number, Ending::Reply(reply), 7);
+            assert_eq!(check(&history, "/a/1", &content(&[token(1, 1), token(1, 2)]), true).is_ok(), fine);
+        }
     }
 
     #[test]

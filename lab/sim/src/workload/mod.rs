@@ -87,13 +87,15 @@ fn words_of(bytes: &[u8], size: usize) -> Result<Vec<u64>, String> {
 
 /// The content of a file that holds `value`, `length` bytes long (at least 16): every byte follows from these two.
 pub fn value_bytes(value: u64, length: usize) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(length.max(16));
-    bytes.put_u64(value);
-    bytes.put_u64(length.max(16) as u64);
-    while bytes.len() < length {
-        bytes.put_u8((value as usize + bytes.len()) as u8);
-    }
-    bytes.freeze()
+    let mut bytes = Vec::with_capacity(length.max(16));
+    bytes.extend(value.to_be_bytes());
+    bytes.extend((length.max(16) as u64).to_be_bytes());
+    bytes.extend((16..length).map(|place| filler(value, place)));
+    bytes.into()
+}
+
+fn filler(value: u64, place: usize) -> u8 {
+    (value as usize + place) as u8
 }
 
 /// The value that a file holds, if it holds one value and all of it.
@@ -103,7 +105,8 @@ pub fn value_of(bytes: &[u8]) -> Result<u64, String> {
     };
     let number = |part: &[u8]| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let (value, length) = (number(value), number(length));
-    match value_bytes(value, length.min(bytes.len() as u64) as usize) == bytes {
+    let filled = (16..).zip(&bytes[16..]).all(|(place, byte)| *byte == filler(value, place));
+    match length == bytes.len() as u64 && filled {
         true => Ok(value),
         false => Err(format!("a torn value: {} of {length} bytes of {value}", bytes.len())),
     }

@@ -58,6 +58,8 @@ pub struct Worker {
     versions: BTreeMap<String, u64>,
     /// The lock held: its name and number, whether it is exclusive, and the writes still to do under it.
     held: Option<(String, u64, bool, u64)>,
+    /// The message last shown by a peek: one in three is deleted.
+    shown: Option<(String, u64)>,
     /// The message received and not yet acknowledged.
     received: Option<(String, u64)>,
     watching: bool,
@@ -78,7 +80,7 @@ impl Worker {
             | Role::Watch
             | Role::Change => random.permille(500),
         };
-        let large = large.then(|| random.between(70_000, 300_000));
+        let large = large.then(|| random.between(66_000, 200_000));
         let ephemeral = random.permille(500);
         Worker {
             client,
@@ -89,6 +91,7 @@ impl Worker {
             count: 0,
             versions: BTreeMap::new(),
             held: None,
+            shown: None,
             received: None,
             watching: false,
             ephemeral,
@@ -117,8 +120,8 @@ impl Worker {
     /// Microseconds until the next call.
     pub fn pause(&mut self) -> u64 {
         match self.random.permille(100) {
-            true => self.random.between(100_000, 800_000),
-            false => self.random.between(1_000, 120_000),
+            true => self.random.between(100_000, 600_000),
+            false => self.random.between(1_000, 80_000),
         }
     }
 
@@ -159,6 +162,9 @@ impl Worker {
             (Call::Command(Command::Receive { queue, .. }), Reply::Message { id, .. }) => {
                 self.received = Some((queue.clone(), *id));
             }
+            (Call::Read { query: Query::Peek { queue }, .. }, Reply::Message { id, .. }) => {
+                self.shown = self.random.permille(330).then(|| (queue.clone(), *id));
+            }
             (Call::Command(Command::Watch { .. }), Reply::Done) => self.watching = true,
             _ => {}
         }
@@ -171,7 +177,7 @@ impl Worker {
 
     fn value(&mut self) -> Bytes {
         let length = match self.large {
-            Some(length) if self.random.permille(150) => length,
+            Some(length) if self.random.permille(100) => length,
             Some(_) | None => self.random.between(16, 200),
         };
         value_bytes(self.unique(), length as usize)
@@ -240,6 +246,9 @@ impl Worker {
     }
 
     fn produce(&mut self) -> Call {
+        if let Some((queue, id)) = self.shown.take() {
+            return Call::Command(Command::DeleteMessage { queue, id });
+        }
         let queues = [WAIT_QUEUES[0], WAIT_QUEUES[1], RECEIVE_QUEUES[0]];
         let queue = queues[self.random.below(3) as usize].to_owned();
         if self.random.permille(100) {

@@ -7,6 +7,7 @@ use crate::history::{Call, ClientNumber, Ending, Holding};
 use crate::network::Host;
 use crate::random::Random;
 use crate::workload::{Role, Worker};
+use kumo_paxos::Change;
 use kumo_pfs::{Command, Event as PfsEvent, Reply};
 use kumo_session::{
     Answer, CallError, Client, ClientEffect, ClientInput, ClientSettings, ConnectionId, Label, SessionState,
@@ -31,6 +32,10 @@ pub struct SimClient {
     /// Locks it has, as far as it knows: name, number, exclusive, and its entry in the history while it is sure.
     held: BTreeMap<String, (u64, bool, Option<usize>)>,
     pub closing: bool,
+    /// While it stands still: what waits for it.
+    pub paused: Option<Vec<Event>>,
+    /// An operator ends its session: it may be sure of nothing any more, and does not know.
+    pub doomed: bool,
     spins: u32,
 }
 
@@ -85,6 +90,8 @@ impl World {
                 acting: true,
                 held: BTreeMap::new(),
                 closing: false,
+                paused: None,
+                doomed: false,
                 spins: 0,
             },
         );
@@ -218,10 +225,12 @@ impl World {
             }
         }
         let input = match call {
-            Call::Command(command) => ClientInput::Command { ticket, command: command.to_bytes() },
-            Call::Read { query, .. } => ClientInput::Read { ticket, query: query.to_bytes() },
+            Call::Command(command) => ClientInput::Command { ticket, command: self.packer.pack(&command) },
+            Call::Read { query, .. } => ClientInput::Read { ticket, query: self.packer.pack(&query) },
             Call::Events => ClientInput::Events { ticket },
             Call::Change(change) => ClientInput::Change { ticket, change, at: None },
+            Call::Recover(at) => ClientInput::Change { ticket, change: Change::Recover, at: Some(at) },
+            Call::Kill(session) => ClientInput::Kill { ticket, session },
             Call::Transfer => ClientInput::Transfer { ticket },
             Call::Snapshot => ClientInput::Snapshot { ticket },
             Call::Close => ClientInput::Close { ticket },
@@ -295,7 +304,7 @@ impl World {
     /// While it is sure of its session, it is sure of its locks.
     fn believe(&mut self, number: ClientNumber) {
         let client = self.clients.get_mut(&number).expect("it has just made a step");
-        if client.state != SessionState::Safe {
+        if client.state != SessionState::Safe || client.doomed {
             return;
         }
         for (lock, (grant, exclusive, entry)) in &mut client.held {
@@ -313,12 +322,31 @@ impl World {
         }
     }
 
-    fn doubt(&mut self, number: ClientNumber) {
+    pub fn doubt(&mut self, number: ClientNumber) {
         let Some(client) = self.clients.get_mut(&number) else { return };
+        // A client that stood still looks at its clock before it acts on what it believed.
+        let sure = client.client.safe_until().map(|until| client.clock.moment(until, 0));
         for (_, _, entry) in client.held.values_mut() {
             if let Some(entry) = entry.take() {
-                self.history.holdings[entry].until = Some(self.now);
+                let holding = &mut self.history.holdings[entry];
+                let until =
+                    sure.filter(|_| client.paused.is_some()).map_or(self.now, |sure| sure.min(self.now));
+                holding.until = Some(until.max(holding.from));
             }
+        }
+    }
+
+    /// Goes on after a pause, with everything that has come in meanwhile.
+    pub fn resume_client(&mut self, number: ClientNumber) {
+        self.doubt(number);
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let Some(waiting) = client.paused.take() else { return };
+        let count = waiting.len();
+        self.trace.note(self.now, &[29, u64::from(number.0)], &[], || {
+            format!("c{} goes on with {count} waiting", number.0)
+        });
+        for event in waiting {
+            self.dispatch(event);
         }
     }
 }

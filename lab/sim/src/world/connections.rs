@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 /// A connection between a client and a node: in order, both ways, until it breaks.
 pub struct Connection {
-    client: ClientNumber,
+    pub client: ClientNumber,
     pub process: ProcessId,
     address: SocketAddr,
     to_node: u64,
@@ -43,7 +43,7 @@ impl World {
             .host_at(address)
             .is_some_and(|to| self.network.passes(from, to) && self.network.passes(to, from));
         if open && self.listener(address).is_some() {
-            let hello = hello.to_bytes();
+            let hello = self.packer.pack(&hello);
             self.schedule.put(self.now + delay, Event::Knock { client: number, address, knock, hello });
         }
         let patience = match open && self.listener(address).is_none() {
@@ -126,7 +126,7 @@ impl World {
     pub fn send_node(&mut self, number: ClientNumber, address: SocketAddr, message: &ClientMessage) {
         let client = &self.clients[&number];
         let Some(id) = client.connections.get(&address).copied() else { return };
-        let bytes = message.to_bytes();
+        let bytes = self.packer.pack(message);
         self.trace.note(self.now, &[27, u64::from(number.0), id.0], &bytes, || {
             format!("c{} -> {address} {}", number.0, clip(message))
         });
@@ -153,10 +153,10 @@ impl World {
     }
 
     pub fn send_client(&mut self, id: ConnectionId, message: &CellMessage) {
-        let bytes = message.to_bytes();
         let Some(connection) = self.connections.get(&id).filter(|connection| connection.node_open) else {
             return;
         };
+        let bytes = self.packer.pack(message);
         let (number, process) = (connection.client, connection.process);
         self.trace.note(self.now, &[28, process.0, id.0], &bytes, || {
             format!("p{} -> c{} {}", process.0, number.0, clip(message))

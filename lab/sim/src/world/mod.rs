@@ -19,11 +19,13 @@ use crate::random::Random;
 use crate::run::Report;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use clients::SimClient;
 use connections::Connection;
-use kumo_paxos::{CellId, Incarnation};
-use kumo_session::ConnectionId;
+use kumo_paxos::{CellId, Configuration, Genesis, Incarnation, Member, ReplicaId, Role};
+use kumo_session::{ConnectionId, Effect};
+use kumo_wire::Wire;
+use operators::Recovery;
 use processes::{Process, ProcessId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -56,7 +58,28 @@ pub struct World {
     exceeded: bool,
     /// It did so by chance, not by plan.
     excused: bool,
+    /// The cell went on from a survivor: the last time it did.
+    recovery: Option<Recovery>,
+    /// What the survivor held when an operator asked for that.
+    survivor_had: Vec<(Vec<u8>, String)>,
     failure: Option<String>,
+    packer: Packer,
+    /// Kept between steps, so that no step makes its own.
+    effects: Vec<Effect>,
+}
+
+/// Makes messages' bytes: many in one buffer, none of which is copied.
+#[derive(Default)]
+struct Packer(BytesMut);
+
+impl Packer {
+    fn pack(&mut self, message: &impl Wire) -> Bytes {
+        if self.0.capacity() < PACK_BYTES_MIN {
+            self.0 = BytesMut::with_capacity(PACK_BYTES);
+        }
+        message.encode(&mut self.0);
+        self.0.split().freeze()
+    }
 }
 
 /// Streams of random numbers that the world itself draws from.
@@ -75,6 +98,8 @@ struct Slot {
     listener: Option<ProcessId>,
     /// The memory last started here.
     incarnation: Incarnation,
+    /// What it remembers when it starts for the first time: the cell was formed before the run.
+    born: Option<Genesis>,
     /// Started as a follower.
     extension: bool,
     /// A process should be here: it is restarted when it dies.
@@ -179,10 +204,14 @@ enum Event {
     Resume {
         process: ProcessId,
     },
+    ResumeClient {
+        client: ClientNumber,
+    },
     SpawnClient {
         role: crate::workload::Role,
     },
     Strike(Fault),
+    Recover,
     Mend(Vec<(Host, Host)>),
     Calm(Fault),
 }
@@ -214,7 +243,11 @@ impl World {
             chaos: true,
             exceeded: false,
             excused: false,
+            recovery: None,
+            survivor_had: Vec::new(),
             failure: None,
+            packer: Packer::default(),
+            effects: Vec::new(),
             plan,
         };
         world.populate();
@@ -230,6 +263,9 @@ impl World {
         let members: Vec<SocketAddr> = self.slots.iter().map(|slot| slot.address).collect();
         for slot in &mut self.slots {
             slot.peers = members.iter().copied().filter(|address| *address != slot.address).collect();
+        }
+        if let Some(window) = plan.window {
+            self.form(&members, window);
         }
         if plan.extension {
             let slot = self.add_slot(plan.nodes, true);
@@ -250,6 +286,25 @@ impl World {
         }
     }
 
+    /// Entry 0, as the lowest address would have fixed it a moment ago.
+    fn form(&mut self, members: &[SocketAddr], window: u64) {
+        let random = &mut self.randoms.disk;
+        let members: Vec<Member> = (0..)
+            .zip(members)
+            .map(|(place, address)| Member {
+                id: ReplicaId(place),
+                address: *address,
+                incarnation: Incarnation(random.wide() | 1),
+                role: Role::Core,
+            })
+            .collect();
+        let configuration = Configuration { version: 1, next_id: ReplicaId(members.len() as u32), members };
+        let genesis = Genesis { cell: CellId(random.wide() | 1), generation: 1, window, configuration };
+        for slot in &mut self.slots {
+            slot.born = Some(genesis.clone());
+        }
+    }
+
     fn add_slot(&mut self, index: usize, extension: bool) -> usize {
         let random = &mut self.randoms.clients;
         let day = 86_400_000_000;
@@ -264,6 +319,7 @@ impl World {
             disk: Disk::default(),
             listener: None,
             incarnation: Incarnation(0),
+            born: None,
             extension,
             wanted: true,
             peers: Vec::new(),
@@ -287,10 +343,17 @@ impl World {
     }
 
     fn dispatch(&mut self, event: Event) {
-        // A paused process gets nothing; it finds everything in its queues when it goes on.
+        // Who is paused gets nothing; it finds everything in its queues when it goes on.
         if let Some(target) = self.target(&event)
             && let Some(process) = self.processes.get_mut(&target)
             && let Some(waiting) = &mut process.paused
+        {
+            waiting.push(event);
+            return;
+        }
+        if let Some(target) = self.client_target(&event)
+            && let Some(client) = self.clients.get_mut(&target)
+            && let Some(waiting) = &mut client.paused
         {
             waiting.push(event);
             return;
@@ -322,8 +385,10 @@ impl World {
             Event::Start { slot } => self.start(slot),
             Event::Stop { process } => self.stopped(process),
             Event::Resume { process } => self.resume(process),
+            Event::ResumeClient { client } => self.resume_client(client),
             Event::SpawnClient { role } => self.spawn_worker(role),
             Event::Strike(fault) => self.strike(fault),
+            Event::Recover => self.recover(),
             Event::Mend(cuts) => self.mend(cuts),
             Event::Calm(fault) => self.calm(fault),
         }
@@ -355,8 +420,46 @@ impl World {
             | Event::Start { .. }
             | Event::Stop { .. }
             | Event::Resume { .. }
+            | Event::ResumeClient { .. }
             | Event::SpawnClient { .. }
             | Event::Strike(_)
+            | Event::Recover
+            | Event::Mend(_)
+            | Event::Calm(_) => None,
+        }
+    }
+
+    /// The client that must run for this to happen.
+    fn client_target(&self, event: &Event) -> Option<ClientNumber> {
+        match event {
+            Event::ClientWake { client, .. }
+            | Event::Act { client }
+            | Event::GiveUp { client, .. }
+            | Event::KnockFailed { client, .. } => Some(*client),
+            Event::Connected { connection, .. }
+            | Event::ToClient { connection, .. }
+            | Event::NodeHungUp { connection } => {
+                self.connections.get(connection).map(|connection| connection.client)
+            }
+            Event::Wake { .. }
+            | Event::Dial { .. }
+            | Event::LinkDown { .. }
+            | Event::Peer { .. }
+            | Event::DialTimeout { .. }
+            | Event::SnapshotWritten { .. }
+            | Event::Greeted { .. }
+            | Event::Greeting { .. }
+            | Event::Knock { .. }
+            | Event::ToNode { .. }
+            | Event::ClientHungUp { .. }
+            | Event::Synced { .. }
+            | Event::Start { .. }
+            | Event::Stop { .. }
+            | Event::Resume { .. }
+            | Event::ResumeClient { .. }
+            | Event::SpawnClient { .. }
+            | Event::Strike(_)
+            | Event::Recover
             | Event::Mend(_)
             | Event::Calm(_) => None,
         }
@@ -393,5 +496,8 @@ impl World {
     }
 }
 
+/// Bytes of a buffer for messages, and when it is too full for another.
+const PACK_BYTES: usize = 32 * 1024;
+const PACK_BYTES_MIN: usize = 256;
 /// Client hosts are numbered from here, nodes from 0.
 const CLIENT_HOST_FIRST: u32 = 1000;

@@ -1,12 +1,34 @@
 //! Operators: clients that ask the cell for one change and leave.
 
 use super::clients::Program;
+use super::processes::Process;
 use super::{Event, World};
 use crate::fault::Fault;
 use crate::history::{Call, ClientNumber};
+use crate::workload::{APPEND_FILES, APPENDS};
 use kumo_paxos::{Change, Configuration, Schedule};
+use kumo_pfs::{Query, Reply};
+use kumo_session::{Application, SessionId};
+use kumo_wire::Wire;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+
+/// The cell went on from a survivor.
+pub struct Recovery {
+    pub at: u64,
+    /// What some files held there when an operator asked for it, with their paths.
+    pub kept: Vec<(Vec<u8>, String)>,
+}
+
+/// What a file holds in one process's state.
+pub fn content(process: &Process, path: &str) -> Vec<u8> {
+    let query = Query::Read { path: path.to_owned(), offset: 0, length: kumo_pfs::READ_BYTES_MAX };
+    let body = process.cell.application().read(SessionId(0), query.to_bytes());
+    match Reply::from_bytes(body) {
+        Ok(Reply::Data { bytes, .. }) => bytes.to_vec(),
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
 
 impl World {
     pub fn transfer(&mut self) -> bool {
@@ -51,6 +73,51 @@ impl World {
         self.slots[slot].peers = members;
         self.schedule.put(self.now, Event::Start { slot });
         self.slots[slot].address
+    }
+
+    /// A client's session is ended by somebody else.
+    pub fn session_kill(&mut self) -> bool {
+        let Some((victim, _)) = self.worker(Fault::SessionKill) else { return false };
+        let Some(session) = self.clients[&victim].client.session() else { return false };
+        // From now on others may have its locks, and only their numbers keep it from writing.
+        self.doubt(victim);
+        self.clients.get_mut(&victim).expect("it was just listed").doomed = true;
+        let number = ClientNumber(self.fresh() as u32);
+        let errands = VecDeque::from([Call::Kill(session), Call::Close]);
+        self.spawn(number, Program::Errands(errands), true, true);
+        true
+    }
+
+    /// When a majority forgot, the cell goes on from whoever remembers most.
+    pub fn recover(&mut self) {
+        let Some(survivor) = self.survivor().filter(|_| !self.bearable()) else { return };
+        let kept = (0..APPEND_FILES).map(|file| format!("{APPENDS}{file}"));
+        let had = kept.map(|path| (content(survivor, &path), path)).collect();
+        let address = self.slots[survivor.slot].address;
+        self.survivor_had = had;
+        self.operate(Call::Recover(address));
+    }
+
+    /// The voter with its memory that has executed most.
+    fn survivor(&self) -> Option<&Process> {
+        let schedule = self.newest_schedule()?;
+        let votes = |process: &&Process| {
+            let listens = self.slots[process.slot].incarnation == process.incarnation;
+            let stays = !process.leaving && process.paused.is_none();
+            listens && stays && schedule.entries.iter().any(|(_, entry)| entry.is_voter(process.incarnation))
+        };
+        self.processes.values().filter(votes).max_by_key(|process| process.cell.executed_upto())
+    }
+
+    /// The first process of a new generation: whatever only others had is lost, and nothing else.
+    pub fn recovered(&mut self, generation: u32) {
+        self.trace.note(self.now, &[34, u64::from(generation)], &[], || {
+            format!("the cell goes on as generation {generation}")
+        });
+        let kept = std::mem::take(&mut self.survivor_had);
+        self.recovery = Some(Recovery { at: self.now, kept });
+        self.exceeded = false;
+        *self.struck.entry(Fault::Recover).or_default() += 1;
     }
 
     fn operate(&mut self, call: Call) {

@@ -56,7 +56,7 @@ impl World {
             self.schedule.put(self.now + REDIAL_MICROS, Event::DialTimeout { process: id, address, attempt });
             return;
         }
-        let hello = self.processes[&id].cell.hello().to_bytes();
+        let hello = self.packer.pack(&self.processes[&id].cell.hello());
         self.schedule.put(self.now + delay, Event::Greeting { dialler: id, address, attempt, hello });
         self.schedule.put(self.now + DIAL_MICROS, Event::DialTimeout { process: id, address, attempt });
     }
@@ -72,7 +72,7 @@ impl World {
             });
             return;
         }
-        let hello = cell.hello().to_bytes();
+        let hello = self.packer.pack(&cell.hello());
         let delay = self.network.delay();
         self.schedule.put(self.now + delay, Event::Greeted { dialler, address, attempt, listener, hello });
     }
@@ -145,15 +145,15 @@ impl World {
         let from = Host(process.slot as u32);
         let Some(link) = process.links.get_mut(&address) else { return };
         let Some(listener) = link.up else { return };
-        let bytes = envelope.to_bytes();
+        let bytes = self.packer.pack(envelope);
         self.trace.note(self.now, &[14, id.0, listener.0], &bytes, || {
             format!("p{} -> p{} {}", id.0, listener.0, brief(&envelope.message))
         });
         self.network.remember(address, &bytes);
-        let (delays, free) = self.network.fate(from, to);
-        for delay in &delays {
+        let fate = self.network.fate(from, to);
+        for delay in fate.delays.into_iter().flatten() {
             let mut arrival = self.now + delay;
-            if !free {
+            if !fate.free {
                 arrival = arrival.max(link.last);
                 link.last = arrival;
             }
@@ -171,7 +171,7 @@ impl World {
         if !self.processes.contains_key(&id) {
             return;
         }
-        match Envelope::from_bytes(bytes.clone()) {
+        match Envelope::from_bytes(bytes) {
             Ok(envelope) => {
                 self.trace.note(self.now, &[15, id.0], &[], || {
                     format!("p{} <- {} {}", id.0, envelope.from, brief(&envelope.message))

@@ -2,11 +2,11 @@
 
 use super::peers::Link;
 use super::{Event, World};
-use crate::disk::Damage;
-use kumo_paxos::{CellId, ExitReason, Incarnation, Instance, Note, Position, ReplicaState, Settings};
+use crate::check::agreement::Sight;
+use crate::disk::{Damage, Disk};
+use kumo_paxos::{ExitReason, Incarnation, Instance, Note, Position, Record, ReplicaState, Settings, Value};
 use kumo_pfs::Pfs;
 use kumo_session::{Cell, CellSettings, Effect, Input, NodeNote};
-use kumo_wire::Wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ pub struct Process {
     syncing: bool,
     writing: Option<(Position, Vec<bytes::Bytes>, u64)>,
     /// The position last compared with the others'.
-    observed: u64,
+    observed: Option<Instance>,
     wall_told: u64,
     /// Timeouts in a row after which the deadline had still passed.
     spins: u32,
@@ -39,9 +39,27 @@ pub struct Process {
 
 /// What waits for the disk. A state that is not on disk may be lost in a crash and come out differently, as
 /// long as nobody was told: so it is compared only when the others may know it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are effects; a box for each costs more than the room"
+)]
 enum Held {
-    Effect(Box<Effect>),
-    Position((CellId, u32, Instance), u64),
+    Effect(Effect),
+    Position(Sight),
+}
+
+impl Process {
+    /// Where it is and what its state's digest is there, if it was elsewhere before.
+    fn moved(&mut self) -> Option<Sight> {
+        let executed = self.cell.executed_upto();
+        let agreement = self.cell.replica().agreement();
+        if self.observed == Some(executed) || agreement.schedule().is_none() {
+            return None;
+        }
+        let before = self.observed.replace(executed).unwrap_or(Instance(0));
+        let (cell, generation) = (agreement.cell, agreement.generation);
+        Some(Sight { cell, generation, executed, before, digest: self.cell.digest() })
+    }
 }
 
 impl World {
@@ -51,7 +69,11 @@ impl World {
         if slot.listener.is_some() || !slot.wanted {
             return;
         }
-        let life = slot.disk.life().filter(|_| self.plan.durable);
+        self.inherit(index);
+        if self.slots[index].incarnation != Incarnation(0) {
+            self.slots[index].peers = self.others(index);
+        }
+        let life = self.slots[index].disk.life();
         let incarnation = life.unwrap_or_else(|| Incarnation(self.randoms.disk.wide() | 1));
         let entropy = self.randoms.disk.wide();
         let slot = &self.slots[index];
@@ -81,6 +103,9 @@ impl World {
                 }
             }
         };
+        if !self.plan.durable {
+            self.slots[index].disk = Disk::default();
+        }
         let id = ProcessId(self.fresh());
         self.trace.note(self.now, &[1, id.0, index as u64], &[], || {
             format!("start n{index} p{} incarnation {incarnation:?} recovered {}", id.0, life.is_some())
@@ -100,12 +125,33 @@ impl World {
                 held: VecDeque::new(),
                 syncing: false,
                 writing: None,
-                observed: u64::MAX,
+                observed: None,
                 wall_told: 0,
                 spins: 0,
             },
         );
         self.step(id, Input::Timeout);
+    }
+
+    /// Who starts a node again tells it of the members that there are by now: with the list of a cell of one it
+    /// would form another one.
+    fn others(&self, index: usize) -> Vec<SocketAddr> {
+        let others = self.slots.iter().enumerate().filter(|(other, slot)| *other != index && slot.wanted);
+        others.map(|(_, slot)| slot.address).collect()
+    }
+
+    /// The memory of having formed the cell is read as from a disk, also by a node that has none: once.
+    fn inherit(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let Some(genesis) = slot.born.take() else { return };
+        let me = genesis.configuration.at(slot.address).expect("who is born into a cell is a member");
+        let life = Record::Life { incarnation: me.incarnation, grant_micros: GRANT_MICROS };
+        let entry = Record::Decided { instance: Instance(0), value: Value::Genesis(genesis) };
+        for record in [life, entry] {
+            let bytes = self.packer.pack(&record);
+            slot.disk.write(&record, bytes);
+        }
+        slot.disk.sync(slot.disk.written());
     }
 
     /// The process dies now. What it had not sent, nobody gets.
@@ -170,14 +216,16 @@ impl World {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let clock = &self.slots[process.slot].clock;
         let now = clock.local(self.now);
-        let mut effects = Vec::new();
+        let mut effects = std::mem::take(&mut self.effects);
         if process.wall_told == 0 || self.now > process.wall_told + WALL_MICROS {
             process.wall_told = self.now.max(1);
             process.cell.step(now, Input::Wall(clock.wall(self.now)), &mut effects);
         }
         process.cell.step(now, input, &mut effects);
         self.compare_leases(id);
-        self.perform(id, effects);
+        self.perform(id, &mut effects);
+        effects.clear();
+        self.effects = effects;
         self.arm(id);
     }
 
@@ -207,37 +255,50 @@ impl World {
         }
     }
 
-    fn perform(&mut self, id: ProcessId, effects: Vec<Effect>) {
+    /// A record goes to disk at once, all else when the records before it are there.
+    fn perform(&mut self, id: ProcessId, effects: &mut Vec<Effect>) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let slot = process.slot;
-        let disk = &mut self.slots[slot].disk;
-        let mut rest = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Persist(record) if self.plan.durable => {
-                    self.trace.note(self.now, &[4, id.0], &record.to_bytes(), || {
-                        format!("p{} persists {record:?}", id.0)
-                    });
-                    if disk.write(&record).is_none() {
-                        return self.disk_full(id);
-                    }
-                }
-                Effect::Persist(_) => return self.fail(format!("p{} persists, but has no disk", id.0)),
-                effect => rest.push(effect),
+        let disk = &mut self.slots[process.slot].disk;
+        for effect in effects.iter() {
+            let Effect::Persist(record) = effect else { continue };
+            if !self.plan.durable {
+                return self.fail(format!("p{} persists, but has no disk", id.0));
+            }
+            let bytes = self.packer.pack(record);
+            self.trace.note(self.now, &[4, id.0], &bytes, || format!("p{} persists {record:?}", id.0));
+            if disk.write(record, bytes).is_none() {
+                return self.disk_full(id);
             }
         }
-        let written = if self.plan.durable { disk.written() } else { 0 };
-        process.held.extend(rest.into_iter().map(|effect| (written, Held::Effect(Box::new(effect)))));
-        let executed = process.cell.executed_upto().0;
-        if executed != process.observed
-            && let Some(position) = process.cell.position()
-        {
-            process.observed = executed;
-            let at = (position.cell, position.generation, position.executed);
-            process.held.push_back((written, Held::Position(at, position.digest)));
+        if !self.plan.durable && process.paused.is_none() {
+            return self.perform_now(id, effects);
+        }
+        let written = disk.written();
+        let rest = effects.drain(..).filter(|effect| !matches!(effect, Effect::Persist(_)));
+        process.held.extend(rest.map(|effect| (written, Held::Effect(effect))));
+        if let Some(sight) = process.moved() {
+            process.held.push_back((written, Held::Position(sight)));
         }
         self.sync(id);
         self.release(id);
+    }
+
+    /// Without a disk nothing waits for it.
+    fn perform_now(&mut self, id: ProcessId, effects: &mut Vec<Effect>) {
+        for effect in effects.drain(..) {
+            self.effect(id, effect);
+        }
+        if let Some(sight) = self.processes.get_mut(&id).and_then(Process::moved) {
+            self.observe(id, sight);
+        }
+    }
+
+    fn observe(&mut self, id: ProcessId, sight: Sight) {
+        match self.agreement.observe(id.0, sight) {
+            Ok(true) => self.recovered(sight.generation),
+            Ok(false) => {}
+            Err(wrong) => self.fail(wrong),
+        }
     }
 
     /// Starts a sync if there is something to sync and none under way: one covers all that waits.
@@ -270,12 +331,8 @@ impl World {
         {
             let (_, held) = process.held.pop_front().expect("it was just seen there");
             match held {
-                Held::Effect(effect) => self.effect(id, *effect),
-                Held::Position(at, digest) => {
-                    if let Err(wrong) = self.agreement.observe(id.0, at, digest) {
-                        self.fail(wrong);
-                    }
-                }
+                Held::Effect(effect) => self.effect(id, effect),
+                Held::Position(sight) => self.observe(id, sight),
             }
         }
     }
@@ -391,7 +448,9 @@ impl World {
 pub const SPINS_MAX: u32 = 20;
 /// The default heartbeat.
 const UNIT_MICROS: u64 = 100_000;
+/// For how long a replica grants a lease: five units.
+const GRANT_MICROS: u64 = 5 * UNIT_MICROS;
 /// More than any run opens.
 const SESSIONS_MAX: usize = 1000;
 /// How often a node is told the time of day.
-const WALL_MICROS: u64 = 10_000;
+const WALL_MICROS: u64 = 100_000;

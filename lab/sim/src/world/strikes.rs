@@ -5,7 +5,9 @@ use super::processes::ProcessId;
 use super::{Event, World};
 use crate::disk::Damage;
 use crate::fault::Fault;
+use crate::history::ClientNumber;
 use crate::network::Host;
+use crate::workload::Role;
 use kumo_paxos::{Configuration, Incarnation};
 use kumo_session::Input;
 
@@ -37,6 +39,10 @@ impl World {
             Fault::Transfer => self.transfer(),
             Fault::Membership => self.membership(),
             Fault::Rolling => self.rolling(),
+            Fault::ClientPause => self.client_pause(),
+            Fault::SessionKill => self.session_kill(),
+            // Counted when the cell goes on.
+            Fault::Recover => return self.lose_majority(),
         };
         let count = self.struck.entry(fault).or_default();
         *count += u64::from(effect);
@@ -88,6 +94,32 @@ impl World {
         !running.is_empty()
     }
 
+    /// A majority forgets at once; after a while an operator has the cell go on from who is left.
+    fn lose_majority(&mut self) {
+        let nth = self.draw(Fault::Recover, 0, 999) as usize;
+        let patience = self.draw(Fault::Recover, 300_000, 3_000_000);
+        let Some(configuration) = self.newest_configuration() else { return };
+        let voters = configuration.voters().map(|member| member.incarnation);
+        let voters: Vec<ProcessId> = voters.filter_map(|voter| self.running(voter)).collect();
+        if self.bearable() && voters.len() > 1 {
+            let survivor = voters[nth % voters.len()];
+            for victim in voters.into_iter().filter(|voter| *voter != survivor) {
+                let slot = self.processes[&victim].slot;
+                self.kill(victim, Damage::Lost);
+                let delay = self.draw(Fault::Recover, 20_000, 800_000);
+                self.schedule.put(self.now + delay, Event::Start { slot });
+            }
+            self.exceeded |= !self.bearable();
+        }
+        self.schedule.put(self.now + patience, Event::Recover);
+    }
+
+    /// The process with that memory, if it runs where it is looked for.
+    fn running(&self, incarnation: Incarnation) -> Option<ProcessId> {
+        let of = |id: &ProcessId| self.processes.get(id).is_some_and(|p| p.incarnation == incarnation);
+        self.slots.iter().filter_map(|slot| slot.listener).find(of)
+    }
+
     fn fill_disk(&mut self) -> bool {
         let Some(victim) = self.victim(Fault::DiskFull) else { return false };
         let slot = self.processes[&victim].slot;
@@ -98,7 +130,7 @@ impl World {
     fn pause(&mut self) -> bool {
         let (long, short) =
             (self.draw(Fault::Pause, 20_000_000, 60_000_000), self.draw(Fault::Pause, 20_000, 5_000_000));
-        let length = if self.draw(Fault::Pause, 0, 14) == 0 { long } else { short };
+        let length = if self.draw(Fault::Pause, 0, 39) == 0 { long } else { short };
         let Some(victim) = self.victim(Fault::Pause) else { return false };
         // The trouble lasts as long as the longest pause.
         self.plan.chaos_micros = self.plan.chaos_micros.max(self.now + length);
@@ -249,16 +281,31 @@ impl World {
         true
     }
 
-    fn client_kill(&mut self) -> bool {
-        let nth = self.draw(Fault::ClientKill, 0, 999);
+    /// A client at work, drawn from that fault's stream.
+    pub fn worker(&mut self, fault: Fault) -> Option<(ClientNumber, Role)> {
+        let nth = self.draw(fault, 0, 999);
         let workers = self.clients.iter().filter_map(|(number, client)| match client.program {
             Program::Worker(_, role) => Some((*number, role)),
             Program::Errands(_) => None,
         });
         let workers: Vec<_> = workers.collect();
-        let Some((number, role)) = workers.get(nth as usize % workers.len().max(1)).copied() else {
+        workers.get(nth as usize % workers.len().max(1)).copied()
+    }
+
+    fn client_pause(&mut self) -> bool {
+        let length = self.draw(Fault::ClientPause, 20_000, 6_000_000);
+        let Some((client, _)) = self.worker(Fault::ClientPause) else { return false };
+        let paused = &mut self.clients.get_mut(&client).expect("it was just listed").paused;
+        if paused.is_some() {
             return false;
-        };
+        }
+        *paused = Some(Vec::new());
+        self.schedule.put(self.now + length, Event::ResumeClient { client });
+        true
+    }
+
+    fn client_kill(&mut self) -> bool {
+        let Some((number, role)) = self.worker(Fault::ClientKill) else { return false };
         self.kill_client(number);
         self.schedule.put(self.now + 100_000, Event::SpawnClient { role });
         true

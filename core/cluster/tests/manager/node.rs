@@ -1,0 +1,428 @@
+//! One manager, step by step: who is let in, what it answers, and what it puts up.
+
+use crate::log::{CELL, Log, address, server};
+use kumo_cluster::control::{ControlAnswer, ControlRequest};
+use kumo_cluster::{
+    Alive, CellView, Command, GatewayId, Incarnation, Manager, ManagerEffect, ManagerInput, ManagerSettings,
+    MemberState, Message, Progress, ServerId, SpaceNumber, Usage,
+};
+use kumo_paxos::{CellId, Time};
+use kumo_session::ConnectionId;
+use kumo_wire::Wire;
+use std::net::SocketAddr;
+
+/// A manager on a log that decides at once what it puts up.
+struct Bench {
+    manager: Manager,
+    log: Log,
+    now: u64,
+    sent: Vec<(u64, Message)>,
+    answers: Vec<ControlAnswer>,
+    hung_up: Vec<u64>,
+    proposed: Vec<Command>,
+    /// Whether what is put up is decided.
+    deciding: bool,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let settings = ManagerSettings {
+            life: 77,
+            lease_micros: 1_500_000,
+            keepalive_micros: 2_000_000,
+            connect_retry_limit: 4,
+            connect_timeout_steps: 3,
+            clock_interval_micros: 500_000,
+            replace_delay_micros: 4_000_000,
+            auto_replace: false,
+            broken: Default::default(),
+        };
+        Bench {
+            manager: Manager::new(settings, Time(0)),
+            log: Log::new(),
+            now: 0,
+            sent: Vec::new(),
+            answers: Vec::new(),
+            hung_up: Vec::new(),
+            proposed: Vec::new(),
+            deciding: true,
+        }
+    }
+
+    /// A master with these servers attached, each on the connection of its number.
+    fn with_servers(numbers: std::ops::RangeInclusive<u16>) -> Bench {
+        let mut bench = Bench::new();
+        bench.lead();
+        for number in numbers {
+            bench.connect(u64::from(number), server(number, 1));
+        }
+        bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
+        assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+        bench
+    }
+
+    fn lead(&mut self) {
+        let view = CellView {
+            cluster: CELL,
+            master: Some(address(900)),
+            leads: true,
+            lease_end: Some(Time(u64::MAX)),
+            members: vec![address(900)],
+        };
+        self.step(ManagerInput::Cell(view));
+    }
+
+    fn step(&mut self, input: ManagerInput) {
+        let mut effects = Vec::new();
+        self.manager.step(Time(self.now), input, &self.log.cluster, &mut effects);
+        for effect in effects {
+            match effect {
+                ManagerEffect::Send(connection, message) => self.sent.push((connection.0, message)),
+                ManagerEffect::Answer(_, answer) => self.answers.push(answer),
+                ManagerEffect::Hangup(connection) => {
+                    self.hung_up.push(connection.0);
+                    self.step(ManagerInput::Down(connection));
+                }
+                ManagerEffect::Propose(command) => {
+                    self.proposed.push(Command::from_bytes(command.clone()).unwrap());
+                    if self.deciding {
+                        let _ = self.log.apply_bytes(command);
+                        self.step(ManagerInput::Timeout);
+                    }
+                }
+                ManagerEffect::Note(_) => {}
+            }
+        }
+    }
+
+    fn connect(&mut self, connection: u64, server: ServerId) {
+        self.step(ManagerInput::Up(ConnectionId(connection)));
+        self.alive(connection, self.sign(server));
+    }
+
+    fn down(&mut self, connection: u64) {
+        self.step(ManagerInput::Down(ConnectionId(connection)));
+    }
+
+    fn alive(&mut self, connection: u64, alive: Alive) {
+        self.step(ManagerInput::From(ConnectionId(connection), Message::Alive(alive)));
+    }
+
+    /// An up-to-date sign of life.
+    fn sign(&self, server: ServerId) -> Alive {
+        let space = self.log.cluster.space();
+        Alive {
+            server,
+            previous: None,
+            cluster: None,
+            space: space.number,
+            sent: Time(self.now),
+            usage: Usage { items: 1000, live_bytes: 64_000, ..Usage::default() },
+            progress: Progress { job: space.whs_since, ..Progress::default() },
+            gets: 0,
+            sets: 0,
+            deletes: 0,
+        }
+    }
+
+    fn ask(&mut self, request: ControlRequest) {
+        self.step(ManagerInput::Control(ConnectionId(1000), request));
+    }
+
+    /// Lets time pass in small steps; these servers say that they are alive meanwhile.
+    fn pass(&mut self, micros: u64, speaking: &[(u64, ServerId)]) {
+        let end = self.now + micros;
+        while self.now < end {
+            self.now += 100_000;
+            for &(connection, server) in speaking {
+                self.alive(connection, self.sign(server));
+            }
+            self.step(ManagerInput::Timeout);
+        }
+    }
+
+    fn state(&self, server: ServerId) -> Option<MemberState> {
+        self.log.state(server)
+    }
+
+    fn leases_to(&self, connection: u64) -> usize {
+        self.sent
+            .iter()
+            .filter(|(to, message)| *to == connection && matches!(message, Message::Lease { .. }))
+            .count()
+    }
+
+    fn unwelcome(&self, connection: u64) -> Option<&str> {
+        self.sent.iter().find_map(|(to, message)| match message {
+            Message::Unwelcome { reason } if *to == connection => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn addresses(numbers: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
+    numbers.into_iter().map(address).collect()
+}
+
+#[test]
+fn a_lost_server_is_fault_when_its_lease_is_out_and_not_before() {
+    let mut bench = Bench::with_servers(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[(1, server(1, 1)), others[0], others[1]]);
+    bench.down(1);
+    bench.pass(1_600_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
+    bench.pass(200_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+#[test]
+fn a_silent_server_is_fault_after_six_seconds() {
+    let mut bench = Bench::with_servers(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[(1, server(1, 1)), others[0], others[1]]);
+    bench.pass(5_900_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
+    bench.pass(300_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+#[test]
+fn a_master_that_did_not_run_blames_nobody_for_it() {
+    let mut bench = Bench::with_servers(1..=3);
+    let all = [1, 2, 3].map(|number| (u64::from(number), server(number, 1)));
+    bench.pass(3_000_000, &all);
+    bench.now += 30_000_000;
+    bench.step(ManagerInput::Timeout);
+    bench.pass(3_000_000, &all);
+    assert!(bench.log.cluster.space().members.iter().all(|member| member.is_active()));
+}
+
+#[test]
+fn leases_are_for_members_and_only_under_the_masters_own() {
+    let mut bench = Bench::with_servers(1..=1);
+    bench.sent.clear();
+    bench.alive(1, bench.sign(server(1, 1)));
+    assert_eq!(bench.leases_to(1), 1);
+    bench.connect(2, server(2, 1));
+    assert_eq!(bench.leases_to(2), 0, "not attached");
+    let view =
+        CellView { cluster: CELL, leads: true, lease_end: Some(Time(bench.now)), ..CellView::default() };
+    bench.step(ManagerInput::Cell(view));
+    bench.alive(1, bench.sign(server(1, 1)));
+    assert_eq!(bench.leases_to(1), 1, "a master without its own lease grants none");
+    bench.step(ManagerInput::Cell(CellView { cluster: CELL, ..CellView::default() }));
+    bench.alive(1, bench.sign(server(1, 1)));
+    assert_eq!(bench.leases_to(1), 1);
+}
+
+#[test]
+fn who_is_condemned_gets_no_lease_though_it_is_back() {
+    let mut bench = Bench::with_servers(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[(1, server(1, 1)), others[0], others[1]]);
+    bench.down(1);
+    bench.deciding = false;
+    bench.pass(2_000_000, &others);
+    assert!(matches!(bench.proposed.last(), Some(Command::Fault { .. })));
+    bench.connect(11, server(1, 1));
+    assert_eq!(bench.leases_to(11), 0, "the command may be executed at any time");
+    bench.deciding = true;
+    bench.pass(1_500_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+#[test]
+fn a_whole_cluster_that_restarts_goes_on_from_who_is_back() {
+    let mut bench = Bench::with_servers(1..=3);
+    let all = [1, 2, 3].map(|number| (u64::from(number), server(number, 1)));
+    bench.pass(3_000_000, &all);
+    (1..=3).for_each(|connection| bench.down(connection));
+    // Server 1 is back at once; the others stay away.
+    bench.step(ManagerInput::Up(ConnectionId(11)));
+    let back = |bench: &mut Bench, micros: u64| {
+        let end = bench.now + micros;
+        while bench.now < end {
+            let sign = Alive { previous: Some(Incarnation(1)), ..bench.sign(server(1, 2)) };
+            bench.alive(11, sign);
+            bench.pass(100_000, &[]);
+        }
+    };
+    back(&mut bench, 4_000_000);
+    assert!(
+        bench.log.cluster.space().members.iter().all(|member| member.is_active()),
+        "others may come back"
+    );
+    back(&mut bench, 3_000_000);
+    assert_eq!(bench.state(server(1, 2)), Some(MemberState::Returned { order: 3 }));
+    assert!(bench.leases_to(11) > 0);
+}
+
+#[test]
+fn a_server_of_another_cluster_is_unwelcome() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.step(ManagerInput::Up(ConnectionId(9)));
+    let sign = Alive { cluster: Some(CellId(5)), ..bench.sign(server(9, 1)) };
+    bench.alive(9, sign);
+    assert!(bench.unwelcome(9).unwrap().contains("belongs to cluster"));
+    assert_eq!(bench.hung_up, [9]);
+}
+
+#[test]
+fn of_two_processes_with_one_address_the_first_stays() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.connect(9, server(1, 2));
+    assert_eq!(bench.unwelcome(9), None, "the first may be gone already");
+    bench.pass(1_000_000, &[(1, server(1, 1)), (9, server(1, 2))]);
+    assert!(bench.unwelcome(9).unwrap().contains("another server process"));
+    assert_eq!(bench.unwelcome(1), None);
+    // A successor, on the other hand, takes the place of who is gone.
+    bench.connect(10, server(1, 3));
+    bench.down(1);
+    bench.pass(3_000_000, &[(10, server(1, 3)), (2, server(2, 1)), (3, server(3, 1))]);
+    assert_eq!(bench.unwelcome(10), None);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+#[test]
+fn who_does_not_lead_names_who_does() {
+    let mut bench = Bench::new();
+    let view = CellView { cluster: CELL, master: Some(address(901)), ..CellView::default() };
+    bench.step(ManagerInput::Cell(view));
+    bench.ask(ControlRequest::Stat);
+    assert_eq!(bench.answers, [ControlAnswer::Master(Some(address(901)))]);
+}
+
+#[test]
+fn requests_are_refused_with_the_reason() {
+    let mut bench = Bench::with_servers(1..=3);
+    let attach = |servers| ControlRequest::Attach { servers, replace: true, accept_data_loss: false };
+    let detach = |servers| ControlRequest::Detach { servers, replace: true };
+    let cases = [
+        (attach(vec![]), "nothing to attach"),
+        (attach(addresses([9])), "no server is connected"),
+        (attach(addresses([1])), "attached already"),
+        (detach(vec![]), "nothing to detach"),
+        (detach(addresses([9])), "is not attached"),
+        (detach(addresses([1, 2, 3])), "no acting server"),
+        (ControlRequest::Replace, "nothing to do"),
+        (ControlRequest::Pause, "no replace"),
+        (ControlRequest::Rebuild, "nothing to rebuild"),
+        (ControlRequest::Backup { suffix: "../x".to_owned() }, "suffix"),
+        (ControlRequest::Plan { attach: vec![], detach: addresses([9]) }, "is not attached"),
+    ];
+    for (request, reason) in cases {
+        bench.ask(request.clone());
+        match bench.answers.pop() {
+            Some(ControlAnswer::Refused(said)) => assert!(said.contains(reason), "{request:?}: {said}"),
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+    bench.deciding = false;
+    bench.ask(ControlRequest::AutoReplace { on: true });
+    let all = [1, 2, 3].map(|number| (u64::from(number), server(number, 1)));
+    bench.pass(16_000_000, &all);
+    assert!(matches!(&bench.answers[..], [ControlAnswer::Refused(said)] if said.contains("in time")));
+}
+
+#[test]
+fn a_replace_goes_its_way_when_the_servers_report() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.connect(4, server(4, 1));
+    bench.ask(ControlRequest::Plan { attach: vec![], detach: vec![] });
+    let Some(ControlAnswer::Plan(plan)) = bench.answers.pop() else { panic!("no plan") };
+    let comer = plan.shares.iter().find(|share| share.server == address(4)).unwrap();
+    assert_eq!((comer.before, comer.after), (0, comer.gained));
+    let parts: u64 = plan.shares.iter().map(|share| share.after >> 20).sum();
+    assert!((3 * 4096 - 8..=3 * 4096).contains(&parts), "three copies of the ring: {parts}");
+    assert!(plan.records.abs_diff(comer.gained * 1000 >> 32) < 20, "{plan:?}");
+
+    bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    assert!(bench.log.cluster.space().job.is_some());
+    let all = [1, 2, 3, 4].map(|number| (u64::from(number), server(number, 1)));
+    bench.pass(1_000_000, &all);
+    assert!(bench.log.cluster.space().settled() && bench.log.cluster.space().job.is_none());
+    assert_eq!(bench.log.cluster.space().rhs.len(), 4);
+}
+
+#[test]
+fn a_backup_is_what_every_server_says() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.ask(ControlRequest::Backup { suffix: "20260101".to_owned() });
+    let asked = bench.sent.iter().filter(|(_, message)| matches!(message, Message::Backup { .. }));
+    assert_eq!(asked.count(), 3);
+    bench.ask(ControlRequest::Backup { suffix: "other".to_owned() });
+    assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(_))));
+    for connection in 1..=2 {
+        let done =
+            Message::BackedUp { suffix: "20260101".to_owned(), path: Some("p".to_owned()), error: None };
+        bench.step(ManagerInput::From(ConnectionId(connection), done));
+    }
+    bench.down(3);
+    bench.pass(100_000, &[]);
+    let Some(ControlAnswer::Backup(results)) = bench.answers.pop() else { panic!("no answer") };
+    assert_eq!(results.len(), 3);
+    assert!(results[2].error.is_some() && results[0].path.is_some());
+}
+
+#[test]
+fn a_gateway_is_registered_once_and_expires_in_silence() {
+    let mut bench = Bench::with_servers(1..=1);
+    bench.step(ManagerInput::Up(ConnectionId(50)));
+    for _ in 0..2 {
+        bench.step(ManagerInput::From(ConnectionId(50), Message::Register { nonce: 5 }));
+    }
+    let registered = Message::Registered { nonce: 5, gateway: GatewayId(1) };
+    assert_eq!(bench.sent.iter().filter(|(_, message)| *message == registered).count(), 2);
+    let one = [(1, server(1, 1))];
+    for _ in 0..10 {
+        bench.pass(10_000_000, &one);
+        let alive = Message::GatewayAlive { gateway: GatewayId(1), space: SpaceNumber(0) };
+        bench.step(ManagerInput::From(ConnectionId(50), alive));
+    }
+    assert!(!bench.log.cluster.space().expired(GatewayId(1)));
+    bench.pass(61_000_000, &one);
+    assert!(bench.log.cluster.space().expired(GatewayId(1)));
+}
+
+#[test]
+fn a_new_cell_takes_the_newest_space_of_the_servers() {
+    let earlier = Log::with_servers(1..=2);
+    let space = earlier.cluster.space().clone();
+    let mut bench = Bench::new();
+    bench.lead();
+    bench.step(ManagerInput::Up(ConnectionId(1)));
+    let sign = Alive { cluster: Some(CellId(5)), space: space.number, ..bench.sign(server(1, 1)) };
+    bench.alive(1, sign);
+    assert_eq!(bench.unwelcome(1), None, "an empty cluster may be rebuilt");
+    bench.ask(ControlRequest::Attach { servers: addresses([1]), replace: true, accept_data_loss: false });
+    assert!(
+        matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("another cluster"))
+    );
+    bench.ask(ControlRequest::Rebuild);
+    assert!(bench.sent.iter().any(|(to, message)| *to == 1 && matches!(message, Message::WantSpace { .. })));
+    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.pass(100_000, &[]);
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    assert_eq!(bench.log.cluster.space().members, space.members);
+    assert!(bench.log.cluster.space().number > space.number);
+}
+
+#[test]
+fn auto_replace_attaches_and_detaches_after_some_quiet() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.ask(ControlRequest::AutoReplace { on: true });
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    let mut all = vec![(1, server(1, 1)), (2, server(2, 1)), (3, server(3, 1)), (4, server(4, 1))];
+    bench.connect(4, server(4, 1));
+    bench.pass(3_800_000, &all);
+    assert_eq!(bench.log.cluster.space().whs.len(), 3);
+    bench.pass(2_000_000, &all);
+    assert_eq!(bench.log.cluster.space().rhs.len(), 4);
+    bench.down(1);
+    all.remove(0);
+    bench.pass(10_000_000, &all);
+    assert_eq!(bench.log.cluster.space().rhs.len(), 3);
+    assert_eq!(bench.state(server(1, 1)), None);
+}

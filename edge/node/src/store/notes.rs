@@ -1,0 +1,213 @@
+//! What the store's cores noted, in both logs: as lines of the text log, as events of the binary log.
+
+use super::binary_log::{Value, record};
+use kumo_cluster::{GatewayError, GatewayNote, ManagerNote, MemberState, Operation, ServerNote, Space};
+use tracing::{info, warn};
+
+pub fn server(note: &ServerNote) {
+    match note {
+        ServerNote::Adopted { space } => {
+            info!(number = %space.number, "hash space");
+            record_space(space);
+        }
+        ServerNote::Settling { arcs } => {
+            info!(arcs, "settling");
+            record("settling", || vec![("arcs", (*arcs as u64).into())]);
+        }
+        ServerNote::SettlementDone { arcs, micros } => {
+            info!(arcs, micros, "settled");
+            record("settled", || vec![("arcs", (*arcs as u64).into()), ("micros", (*micros).into())]);
+        }
+        ServerNote::CopyBegan { copies } => {
+            info!(copies, "copying");
+            record("copy began", || vec![("copies", (*copies).into())]);
+        }
+        ServerNote::CopyDone { records, bytes } => {
+            info!(records, bytes, "copied");
+            record("copy done", || vec![("records", (*records).into()), ("bytes", (*bytes).into())]);
+        }
+        ServerNote::Dropped { records } => {
+            info!(records, "dropped what others own now");
+            record("dropped", || vec![("records", (*records).into())]);
+        }
+        ServerNote::StoreFault { what } => {
+            warn!(what, "the store refused");
+            record("store refused", || vec![("what", Value::text(what))]);
+        }
+        ServerNote::LeaseLost => {
+            warn!("no lease: reads are confirmed by the other owners");
+            record("lease lost", Vec::new);
+        }
+        ServerNote::LeaseBack => {
+            info!("lease");
+            record("lease", Vec::new);
+        }
+    }
+}
+
+/// A server's process goes on under another name.
+pub fn reborn(reason: &str) {
+    warn!(reason, "a new life begins");
+    record("new life", || vec![("reason", Value::text(reason))]);
+}
+
+pub fn backup(suffix: &str, result: &Result<String, String>) {
+    match result {
+        Ok(path) => info!(path, "backup written"),
+        Err(error) => warn!(error, "backup failed"),
+    }
+    record("backup", || {
+        let (name, text) = match result {
+            Ok(path) => ("path", path),
+            Err(error) => ("error", error),
+        };
+        vec![("suffix", Value::text(suffix)), (name, Value::text(text))]
+    });
+}
+
+pub fn manager(note: &ManagerNote) {
+    match note {
+        ManagerNote::Joined { server } => {
+            info!(server = %server.address, life = ?server.incarnation, "server joined");
+            record("joined", || {
+                vec![("server", Value::text(server.address)), ("life", Value::text(server.incarnation))]
+            });
+        }
+        ManagerNote::Left { server } => {
+            warn!(server = %server.address, "server left");
+            record("left", || vec![("server", Value::text(server.address))]);
+        }
+        ManagerNote::FaultProposed { server } => {
+            warn!(server = %server.address, "server is lost");
+            record("lost", || vec![("server", Value::text(server.address))]);
+        }
+        ManagerNote::Space { space } => {
+            info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
+            record_space(space);
+        }
+        ManagerNote::Refused { address, reason } => {
+            warn!(%address, reason, "refused");
+            record("refused", || vec![("address", Value::text(address)), ("reason", Value::text(reason))]);
+        }
+    }
+}
+
+pub fn gateway(note: &GatewayNote) {
+    match note {
+        GatewayNote::Adopted { space } => {
+            info!(number = %space.number, servers = space.rhs.len(), "hash space");
+            record_space(space);
+        }
+        GatewayNote::Registered { gateway } => {
+            info!(%gateway, "registered");
+            record("registered", || vec![("gateway", Value::text(gateway))]);
+        }
+        GatewayNote::Stranger { from, cluster } => {
+            warn!(%from, %cluster, "a hash space of another cluster was ignored");
+            record("stranger", || vec![("from", Value::text(from)), ("cluster", Value::text(cluster))]);
+        }
+        GatewayNote::Expired { gateway } => {
+            warn!(%gateway, "given up by the managers, registering anew");
+            record("expired", || vec![("gateway", Value::text(gateway))]);
+        }
+        GatewayNote::Failed { error: GatewayError::Busy, .. } => {
+            // A client that asks for too much at once, not a fault of the store; nothing was begun.
+        }
+        GatewayNote::Failed { key, operation, error } => {
+            let text = String::from_utf8_lossy(key);
+            warn!(key = %text, %error, "request failed");
+            record("request failed", || {
+                let mut fields = vec![("error", Value::text(error)), ("key", Value::from(&key[..]))];
+                fields.extend(wanted(operation));
+                fields
+            });
+        }
+    }
+}
+
+/// A hash space with who is attached, who of them is lost, and what a replace is doing: its phases are spaces.
+fn record_space(space: &Space) {
+    record("hash space", || {
+        let named = |ring: &[u16]| -> Value {
+            Value::List(ring.iter().map(|&index| Value::text(space.member(index).address)).collect())
+        };
+        let is_lost = |index: &u16| !matches!(space.member(*index).state, MemberState::Active);
+        let lost: Vec<u16> = space.rhs.iter().copied().filter(is_lost).collect();
+        let mut fields = vec![
+            ("number", Value::text(space.number)),
+            ("phase", Value::text(phase(space))),
+            ("attached", named(&space.rhs)),
+            ("fault", named(&lost)),
+        ];
+        if space.whs != space.rhs {
+            fields.push(("going to", named(&space.whs)));
+        }
+        if let Some(job) = space.job {
+            fields.extend([("paused", job.paused.into()), ("rate", job.rate.into())]);
+        }
+        fields
+    });
+}
+
+fn phase(space: &Space) -> &'static str {
+    match space.job {
+        Some(job) if job.full => "full replace",
+        Some(_) => "replace",
+        None if !space.old.is_empty() => "switched",
+        None => "settled",
+    }
+}
+
+/// What a request wanted, with all it takes to ask for it again.
+fn wanted(operation: &Operation) -> Vec<(&'static str, Value)> {
+    let store = |name: &str, flags: u32, expiry: i64, data: &[u8]| {
+        let flags = u64::from(flags);
+        vec![
+            ("operation", Value::text(name)),
+            ("flags", flags.into()),
+            ("expiry", expiry.into()),
+            ("value", data.into()),
+        ]
+    };
+    let only = |name: &str| vec![("operation", Value::text(name))];
+    let (mut fields, unique) = match operation {
+        Operation::Get => (only("get"), None),
+        Operation::GetAndTouch { expiry } => (with(only("gat"), "expiry", *expiry), None),
+        Operation::Set { flags, expiry, data } => (store("set", *flags, *expiry, data), None),
+        Operation::Add { flags, expiry, data } => (store("add", *flags, *expiry, data), None),
+        Operation::Replace { flags, expiry, data } => (store("replace", *flags, *expiry, data), None),
+        Operation::Cas { unique, flags, expiry, data } => {
+            (store("cas", *flags, *expiry, data), Some(*unique))
+        }
+        Operation::Append { unique, data } => (with(only("append"), "value", &data[..]), *unique),
+        Operation::Prepend { unique, data } => (with(only("prepend"), "value", &data[..]), *unique),
+        Operation::Delete { unique } => (only("delete"), *unique),
+        Operation::Touch { expiry } => (with(only("touch"), "expiry", *expiry), None),
+        Operation::Add64 { unique, delta, down, initial, touch } => {
+            let mut fields = with(only(if *down { "decr" } else { "incr" }), "delta", *delta);
+            if let Some(initial) = initial {
+                fields.extend([
+                    ("initial", initial.value.into()),
+                    ("initial expiry", initial.expiry.into()),
+                ]);
+            }
+            if let Some(touch) = touch {
+                fields.push(("expiry", (*touch).into()));
+            }
+            (fields, *unique)
+        }
+    };
+    if let Some(unique) = unique {
+        fields.push(("cas", unique.into()));
+    }
+    fields
+}
+
+fn with(
+    mut fields: Vec<(&'static str, Value)>,
+    name: &'static str,
+    value: impl Into<Value>,
+) -> Vec<(&'static str, Value)> {
+    fields.push((name, value.into()));
+    fields
+}

@@ -1,0 +1,177 @@
+//! `kumoctl stat`: the seed's block, and what it has no words for.
+
+use super::job::JobView;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::store::{shown, tool};
+use kumo_cluster::control::Stat;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Failure> {
+    let stat = tool::stat(&[manager]).await?;
+    let attached = attached(&stat);
+    let free = not_attached(&stat, &attached);
+    out.result(value(&stat, &attached, &free), || {
+        let mut text = block(&stat, &attached, &free);
+        if verbose {
+            text += &more(&stat);
+        }
+        text
+    })
+}
+
+/// A server of the hash space.
+struct Attached {
+    state: &'static str,
+    /// It is being brought in, or is on its way out.
+    moving: Option<&'static str>,
+}
+
+/// By address. While a replace runs, the ring that it goes to says how a server stands: one that was attached again is
+/// not fault any more.
+fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
+    let space = &stat.space;
+    let mut attached = BTreeMap::new();
+    for &index in &space.rhs {
+        let member = space.member(index);
+        let moving = (!space.whs.contains(&index)).then_some("leaving");
+        attached.insert(member.address, Attached { state: shown::state(member.state), moving });
+    }
+    for &index in space.whs.iter().filter(|index| !space.rhs.contains(index)) {
+        let member = space.member(index);
+        let joining = Attached { state: shown::state(member.state), moving: Some("joining") };
+        attached.insert(member.address, joining);
+    }
+    attached
+}
+
+/// Those that are there and not in the hash space, or in it as fault. (Seed 000, 3.1)
+fn not_attached(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>) -> BTreeSet<SocketAddr> {
+    let connected = stat.servers.iter().filter(|server| server.connected).map(|server| server.server.address);
+    let is_active = |address: &SocketAddr| attached.get(address).is_some_and(|one| one.state == "active");
+    connected.filter(|address| !is_active(address)).collect()
+}
+
+fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet<SocketAddr>) -> String {
+    let mut text = format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
+    for (address, one) in attached {
+        text += &format!("  {address} ({})\n", one.state);
+    }
+    text += "not attached node:\n";
+    for address in free {
+        text += &format!("  {address}\n");
+    }
+    text
+}
+
+fn more(stat: &Stat) -> String {
+    let mut text = format!("hash space number:\n  {}\nmanager:\n", stat.space.number);
+    for manager in &stat.managers {
+        let master = if Some(*manager) == stat.master { " (master)" } else { "" };
+        text += &format!("  {manager}{master}\n");
+    }
+    text += &format!("gateways:\n  {}\n", stat.gateways);
+    text += &format!("auto-replace:\n  {}\n", if stat.auto_replace { "on" } else { "off" });
+    for (what, servers) in [("attach", &stat.attach_wanted), ("detach", &stat.detach_wanted)] {
+        if !servers.is_empty() {
+            text += &format!("{what} at the next replace:\n");
+            servers.iter().for_each(|server| text += &format!("  {server}\n"));
+        }
+    }
+    text += &format!("replace:\n  {}\n", JobView::of(stat).map_or("none".to_owned(), |job| job.line()));
+    text
+}
+
+fn value(
+    stat: &Stat,
+    attached: &BTreeMap<SocketAddr, Attached>,
+    free: &BTreeSet<SocketAddr>,
+) -> serde_json::Value {
+    let space = &stat.space;
+    let attached: Vec<_> = attached
+        .iter()
+        .map(|(address, one)| {
+            json!({ "address": address.to_string(), "state": one.state, "moving": one.moving })
+        })
+        .collect();
+    json!({
+        "space": {
+            "number": space.number.to_string(),
+            "time": space.clock.unix_seconds(),
+            "clock": space.clock.counter(),
+        },
+        "attached": attached,
+        "not_attached": strings(free),
+        "voters": strings(&stat.managers),
+        "master": stat.master.map(|master| master.to_string()),
+        "auto_replace": stat.auto_replace,
+        "attach_wanted": strings(&stat.attach_wanted),
+        "detach_wanted": strings(&stat.detach_wanted),
+        "gateways": stat.gateways,
+        "job": JobView::of(stat).map(|job| job.value()),
+    })
+}
+
+fn strings<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Vec<String> {
+    addresses.into_iter().map(SocketAddr::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_cluster::control::ServerStat;
+    use kumo_cluster::{
+        Clock, Incarnation, Member, MemberState, Progress, ServerId, Space, SpaceNumber, Usage,
+    };
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn heard(port: u16) -> ServerStat {
+        ServerStat {
+            server: ServerId { address: address(port), incarnation: Incarnation(u128::from(port)) },
+            connected: true,
+            heard_ms: 0,
+            space: SpaceNumber(1),
+            usage: Usage::default(),
+            progress: Progress::default(),
+            gets: 0,
+            sets: 0,
+            deletes: 0,
+        }
+    }
+
+    #[test]
+    fn the_block_is_the_seeds() {
+        let member = |port, state| Member {
+            address: address(port),
+            incarnation: Incarnation(u128::from(port)),
+            state,
+        };
+        let mut space = Space::empty(Default::default(), SpaceNumber(9));
+        space.clock = Clock(1_228_310_145 << 32 | 58);
+        space.members = vec![member(8000, MemberState::Active), member(8001, MemberState::Fault { order: 1 })];
+        (space.rhs, space.whs) = (vec![0, 1], vec![0, 1]);
+        let stat = Stat {
+            space,
+            servers: vec![heard(8000), heard(8002)],
+            auto_replace: false,
+            attach_wanted: Vec::new(),
+            detach_wanted: Vec::new(),
+            gateways: 0,
+            managers: vec![address(19700)],
+            master: Some(address(19700)),
+        };
+        let attached = attached(&stat);
+        let text = block(&stat, &attached, &not_attached(&stat, &attached));
+        let (time, nodes) = text.split_once("attached node:").unwrap();
+        assert!(time.starts_with("hash space timestamp:\n  ") && time.ends_with(" 2008 clock 58\n"), "{time}");
+        assert_eq!(
+            nodes,
+            "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"
+        );
+    }
+}

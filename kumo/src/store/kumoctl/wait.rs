@@ -1,0 +1,178 @@
+//! `--wait`: progress until a replace has ended.
+
+use super::job::JobView;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::store::{shown, tool};
+use indicatif::{ProgressBar, ProgressStyle};
+use kumo_cluster::control::Stat;
+use kumo_cluster::{ServerId, Space, SpaceNumber};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Ends when the space is settled and no job is left.
+pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
+    let mut managers = vec![manager];
+    let mut watch = Watch::new();
+    let mut display = Display::new();
+    let mut silent_since = None;
+    loop {
+        match tool::stat(&managers).await {
+            Ok(stat) => {
+                silent_since = None;
+                managers.extend(stat.managers.iter().filter(|&known| *known != manager));
+                managers.dedup();
+                managers.truncate(MANAGERS_MAX);
+                match watch.look(&stat) {
+                    Seen::Moving(line, percent) => display.show(&line, percent),
+                    Seen::Done => {
+                        display.end();
+                        let took = watch.began.elapsed();
+                        let text = || format!("done in {}", shown::duration(took));
+                        return out.result(json!({ "done": true, "seconds": took.as_secs_f64() }), text);
+                    }
+                    Seen::Cancelled => {
+                        display.end();
+                        return Err(Failure::refused("the replace was cancelled"));
+                    }
+                }
+            }
+            // The job goes on while managers change.
+            Err(failure) => {
+                if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX {
+                    display.end();
+                    return Err(failure);
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+enum Seen {
+    /// A line that says how far, and the percentage.
+    Moving(String, f64),
+    Done,
+    Cancelled,
+}
+
+/// What was seen of the job so far.
+struct Watch {
+    began: Instant,
+    /// The job's name, and the ring that it goes to.
+    job: Option<(SpaceNumber, Vec<ServerId>)>,
+    /// When how many bytes had been sent, over the last few seconds.
+    sent: VecDeque<(Instant, u64)>,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch { began: Instant::now(), job: None, sent: VecDeque::new() }
+    }
+
+    fn look(&mut self, stat: &Stat) -> Seen {
+        let space = &stat.space;
+        if space.job.is_some() {
+            self.job = Some((space.whs_since, ring(space, &space.whs)));
+        }
+        match JobView::of(stat) {
+            Some(view) => self.moving(&view),
+            // A ring that was given up is another one from then on; a switch takes the one there is.
+            None => match &self.job {
+                Some((since, whs)) if *since != space.whs_since && *whs != ring(space, &space.rhs) => {
+                    Seen::Cancelled
+                }
+                Some((since, _)) if *since != space.whs_since && space.rhs == space.whs => {
+                    // The same servers: a full replace that was given up, or one whose ring was renamed on the way.
+                    Seen::Cancelled
+                }
+                Some(_) | None => Seen::Done,
+            },
+        }
+    }
+
+    fn moving(&mut self, view: &JobView) -> Seen {
+        let mut line = view.line();
+        if let Some(rate) = self.rate(view.total.bytes_sent) {
+            line += &format!(", {}/s", shown::bytes(rate));
+            if let Some(seconds) = view.total.bytes_left.checked_div(rate).filter(|_| !view.switching) {
+                line += &format!(", {} left", shown::duration(Duration::from_secs(seconds)));
+            }
+        }
+        Seen::Moving(line, view.percent())
+    }
+
+    /// Bytes a second over the last seconds.
+    fn rate(&mut self, sent: u64) -> Option<u64> {
+        let now = Instant::now();
+        self.sent.push_back((now, sent));
+        while self.sent.len() > 2 && now - self.sent[1].0 > RATE_OVER {
+            self.sent.pop_front();
+        }
+        let (since, before) = *self.sent.front()?;
+        let seconds = (now - since).as_secs_f64();
+        (seconds > 0.0).then(|| (sent.saturating_sub(before) as f64 / seconds) as u64)
+    }
+}
+
+fn ring(space: &Space, members: &[u16]) -> Vec<ServerId> {
+    members.iter().map(|&index| space.server(index)).collect()
+}
+
+/// A bar on a terminal; otherwise a line a second, for logs.
+enum Display {
+    Bar(ProgressBar),
+    Lines { last: Option<Instant> },
+}
+
+impl Display {
+    fn new() -> Display {
+        if !std::io::stderr().is_terminal() {
+            return Display::Lines { last: None };
+        }
+        let bar = ProgressBar::new(BAR_STEPS);
+        let style = ProgressStyle::with_template("[{bar:30}] {wide_msg}").expect("the template is well formed");
+        bar.set_style(style.progress_chars("=> "));
+        Display::Bar(bar)
+    }
+
+    fn show(&mut self, line: &str, percent: f64) {
+        match self {
+            Display::Bar(bar) => {
+                bar.set_position((percent / 100.0 * BAR_STEPS as f64) as u64);
+                bar.set_message(line.to_owned());
+            }
+            Display::Lines { last } => {
+                if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
+                    *last = Some(Instant::now());
+                    eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            Display::Bar(bar) => bar.finish_and_clear(),
+            Display::Lines { .. } => {}
+        }
+    }
+}
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Short enough to follow a change of pace, long enough to be calm.
+const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// How long no manager may answer before we give up.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Twice the largest cell.
+const MANAGERS_MAX: usize = 14;
+
+const BAR_STEPS: u64 = 1000;

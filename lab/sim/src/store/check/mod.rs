@@ -1,0 +1,7 @@
+//! What a run's callers saw, judged.
+
+pub mod counts;
+pub mod linear;
+
+/// What is wrong, if anything.
+pub type Verdict = Result<(), String>;

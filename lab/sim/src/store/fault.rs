@@ -1,0 +1,217 @@
+//! [`Fault`]: what can happen to a store cluster, and [`Plan`]: what will in one run, drawn from its seed.
+
+use super::workload::{Class, Key};
+use crate::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One kind of trouble, or of an operator's wish: both come at any moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A server's process dies; its store is kept.
+    ServerCrash,
+    /// A server dies and its disk with it.
+    DiskLost,
+    /// A server takes no writes for a while.
+    DiskFull,
+    ServerPause,
+    ManagerCrash,
+    ManagerPause,
+    GatewayCrash,
+    GatewayPause,
+    /// All servers, or all there is, stop at once and start again.
+    Outage,
+    Partition,
+    OneWay,
+    /// Two nodes cannot reach each other.
+    CutPair,
+    /// One connection breaks.
+    BreakLink,
+    /// What a host sends and gets takes long.
+    Slow,
+    ClockRate,
+    WallJump,
+    Attach,
+    Detach,
+    Replace,
+    FullReplace,
+    Cancel,
+    PauseJob,
+    Rate,
+    AutoReplace,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 24] = [
+        Fault::ServerCrash,
+        Fault::DiskLost,
+        Fault::DiskFull,
+        Fault::ServerPause,
+        Fault::ManagerCrash,
+        Fault::ManagerPause,
+        Fault::GatewayCrash,
+        Fault::GatewayPause,
+        Fault::Outage,
+        Fault::Partition,
+        Fault::OneWay,
+        Fault::CutPair,
+        Fault::BreakLink,
+        Fault::Slow,
+        Fault::ClockRate,
+        Fault::WallJump,
+        Fault::Attach,
+        Fault::Detach,
+        Fault::Replace,
+        Fault::FullReplace,
+        Fault::Cancel,
+        Fault::PauseJob,
+        Fault::Rate,
+        Fault::AutoReplace,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::ServerCrash => "server-crash",
+            Fault::DiskLost => "disk-lost",
+            Fault::DiskFull => "disk-full",
+            Fault::ServerPause => "server-pause",
+            Fault::ManagerCrash => "manager-crash",
+            Fault::ManagerPause => "manager-pause",
+            Fault::GatewayCrash => "gateway-crash",
+            Fault::GatewayPause => "gateway-pause",
+            Fault::Outage => "outage",
+            Fault::Partition => "partition",
+            Fault::OneWay => "one-way",
+            Fault::CutPair => "cut-pair",
+            Fault::BreakLink => "break-link",
+            Fault::Slow => "slow",
+            Fault::ClockRate => "clock-rate",
+            Fault::WallJump => "wall-jump",
+            Fault::Attach => "attach",
+            Fault::Detach => "detach",
+            Fault::Replace => "replace",
+            Fault::FullReplace => "full-replace",
+            Fault::Cancel => "cancel",
+            Fault::PauseJob => "pause-job",
+            Fault::Rate => "rate",
+            Fault::AutoReplace => "auto-replace",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Fault> {
+        Fault::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+
+    /// An operator's wish: it counts when the master did it.
+    pub fn is_wish(self) -> bool {
+        self >= Fault::Attach
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    /// Servers that ever are, and how many of them are there for the first attach.
+    pub servers: usize,
+    pub servers_first: usize,
+    pub keys: Vec<Key>,
+    pub callers: usize,
+    /// Between two calls of one caller.
+    pub pause_micros: u64,
+    /// Gateways that read at any owner.
+    pub spread: [bool; GATEWAYS],
+    /// All tries of one call together.
+    pub request_micros: u64,
+    /// A collected tombstone is at least this old.
+    pub tombstone_micros: u64,
+    /// Messages that others, on other connections, overtake by far.
+    pub late_permille: u64,
+    /// When the trouble ends.
+    pub chaos_micros: u64,
+    /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
+    pub strikes: BTreeMap<Fault, Vec<u64>>,
+}
+
+impl Plan {
+    pub fn new(seed: u64, without: &BTreeSet<Fault>) -> Plan {
+        let mut random = Random::new(seed, "store plan");
+        let servers = [3, 3, 4, 4, 5, 5, 6][random.below(7) as usize];
+        let servers_first = match random.permille(600) {
+            true => servers,
+            false => random.between(1, servers as u64) as usize,
+        };
+        let classes = [Class::Register, Class::Register, Class::Counter, Class::Log, Class::Fleeting];
+        let keys = (0..random.between(5, 14) as usize).map(|index| {
+            // The first ones are one of each.
+            let class = classes.get(index + 1).copied();
+            Key::new(index, class.unwrap_or(classes[random.below(5) as usize]))
+        });
+        let keys = keys.collect();
+        let callers = random.between(3, 8) as usize;
+        let chaos_micros = random.between(9_000_000, 22_000_000);
+        let mut plan = Plan {
+            seed,
+            servers,
+            servers_first,
+            keys,
+            callers,
+            pause_micros: callers as u64 * random.between(20_000, 60_000),
+            spread: [random.permille(500), random.permille(300)],
+            request_micros: [3_000_000, 10_000_000, 30_000_000][random.below(3) as usize],
+            tombstone_micros: [0, 200_000, 2_000_000, 60_000_000][random.below(4) as usize],
+            late_permille: [0, 5, 40][random.below(3) as usize],
+            chaos_micros,
+            strikes: BTreeMap::new(),
+        };
+        let intensity = random.between(80, 400);
+        for fault in Fault::ALL {
+            let mut random = Random::new(seed, fault.name());
+            let chosen = random.permille(if fault.is_wish() { intensity + 150 } else { intensity });
+            let count = random.between(1, 4);
+            let times = (0..count).map(|_| random.between(QUIET_MICROS, chaos_micros)).collect();
+            if chosen && !without.contains(&fault) {
+                plan.strikes.insert(fault, times);
+            }
+        }
+        plan
+    }
+}
+
+/// Managers of a cluster, and gateways.
+pub const MANAGERS: usize = 3;
+pub const GATEWAYS: usize = 2;
+/// Before this the cluster forms and is attached undisturbed.
+const QUIET_MICROS: u64 = 2_500_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_found() {
+        for fault in Fault::ALL {
+            assert_eq!(Fault::named(fault.name()), Some(fault));
+        }
+        assert_eq!(Fault::named("rain"), None);
+    }
+
+    #[test]
+    fn leaving_one_fault_out_moves_no_other() {
+        for seed in 0..100 {
+            let whole = Plan::new(seed, &BTreeSet::new());
+            for fault in whole.strikes.keys() {
+                let mut rest = whole.strikes.clone();
+                rest.remove(fault);
+                assert_eq!(Plan::new(seed, &BTreeSet::from([*fault])).strikes, rest);
+            }
+        }
+    }
+
+    #[test]
+    fn every_fault_is_drawn() {
+        let plans: Vec<Plan> = (0..300).map(|seed| Plan::new(seed, &BTreeSet::new())).collect();
+        for fault in Fault::ALL {
+            assert!(plans.iter().any(|plan| plan.strikes.contains_key(&fault)), "{fault:?}");
+        }
+    }
+}

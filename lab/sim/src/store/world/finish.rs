@@ -1,0 +1,163 @@
+//! A run from its first event to its verdict: trouble, then healing, then the demand that everything ends well.
+
+use super::callers::EXPIRY_FAR;
+use super::processes::ProcessId;
+use super::{Kind, World};
+use crate::store::check::{Verdict, counts, linear};
+use crate::store::workload::Class;
+use kumo_cluster::control::ControlRequest;
+use kumo_cluster::{Operation, SpaceNumber};
+
+impl World {
+    /// The whole run. What is wrong, if anything, is in `failure`.
+    pub fn run(&mut self) {
+        while self.failure.is_none() && self.now < self.plan.chaos_micros {
+            self.run_until(self.plan.chaos_micros);
+        }
+        self.heal();
+        if self.failure.is_none()
+            && let Err(wrong) = self.settle().and_then(|()| self.verdict())
+        {
+            self.fail(wrong);
+        }
+    }
+
+    /// No more trouble: everything is whole and runs.
+    fn heal(&mut self) {
+        self.trace.note(self.now, &[50], &[], || "heal".to_owned());
+        self.chaos = false;
+        // Nobody waits for what was asked before and not done.
+        self.errands.clear();
+        self.network.heal();
+        self.slow.clear();
+        for slot in 0..self.slots.len() {
+            self.slots[slot].clock.set_rate(self.now, 1000);
+            self.slots[slot].engine.set_full(false);
+        }
+        let all: Vec<ProcessId> = self.processes.keys().copied().collect();
+        for id in all {
+            self.resume(id);
+            self.arm(id);
+        }
+        for slot in 0..self.slots.len() {
+            self.start(slot);
+        }
+    }
+
+    fn settle(&mut self) -> Verdict {
+        self.run_until(self.now + CALM_MICROS);
+        self.attach_all()?;
+        let before = self.history.succeeded();
+        self.run_until(self.now + WORK_MICROS);
+        if self.failure.is_none() && self.history.succeeded() == before {
+            return Err("no call was answered after everything was healed".to_owned());
+        }
+        self.working = false;
+        self.wait_for("calls to be answered", |world| {
+            let open = world.open_calls();
+            (!open.is_empty()).then(|| format!("open: {open:?}"))
+        })?;
+        self.read_all()?;
+        self.wait_for("replicas to be equal", |world| world.unwell().or_else(|| world.unequal()))?;
+        self.managers_differ().map_or(Ok(()), Err)
+    }
+
+    /// The operator attaches everybody, and goes on asking until that is done. A replace to a ring whose servers
+    /// were lost meanwhile cannot end: it is cancelled, and the next one names those that are there.
+    fn attach_all(&mut self) -> Verdict {
+        let until = self.now + PATIENCE_MICROS;
+        let mut job = (SpaceNumber(0), self.now);
+        while self.failure.is_none()
+            && let Some(why) = self.unwell()
+        {
+            if self.now >= until {
+                return Err(format!("waited in vain for all servers to be attached: {why}"));
+            }
+            let accept_data_loss = self.arcs_lost();
+            if accept_data_loss && !self.excused {
+                self.trace.note(self.now, &[51], &[], || "the operator accepts the loss of data".to_owned());
+                self.excused = true;
+            }
+            let whs_since = self.newest_cluster().map_or(SpaceNumber(0), |cluster| cluster.space().whs_since);
+            if job.0 != whs_since {
+                job = (whs_since, self.now);
+            } else if self.now > job.1 + JOB_MICROS {
+                job.1 = self.now;
+                self.ask(None, ControlRequest::Cancel);
+            }
+            self.ask(None, ControlRequest::AutoReplace { on: false });
+            self.ask(None, ControlRequest::Resume);
+            self.ask(None, ControlRequest::Rate { bytes: 0 });
+            self.ask(None, ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss });
+            self.run_until(self.now + ASK_AGAIN_MICROS);
+        }
+        Ok(())
+    }
+
+    /// Every key, read through every gateway.
+    fn read_all(&mut self) -> Verdict {
+        let gateways: Vec<ProcessId> =
+            self.slots[self.places(Kind::Gateway)].iter().filter_map(|slot| slot.listener).collect();
+        for process in gateways {
+            for key in 0..self.plan.keys.len() {
+                self.invoke(None, process, key, Operation::Get);
+            }
+        }
+        self.wait_for("the last reads", |world| {
+            let open = world.open_calls();
+            (!open.is_empty()).then(|| format!("open: {open:?}"))
+        })?;
+        let unread =
+            self.history.calls.iter().find(|call| call.caller == usize::MAX && call.answer().is_none());
+        match unread {
+            Some(call) => Err(format!("key-{} cannot be read after healing: {:?}", call.key, call.ending)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets time go on until nothing is left to wait for.
+    fn wait_for(&mut self, what: &str, missing: impl Fn(&World) -> Option<String>) -> Verdict {
+        let until = self.now + PATIENCE_MICROS;
+        while self.failure.is_none()
+            && let Some(why) = missing(self)
+        {
+            if self.now >= until {
+                return Err(format!("waited in vain for {what}: {why}"));
+            }
+            self.run_until(self.now + 100_000);
+        }
+        Ok(())
+    }
+
+    /// What all callers saw, judged.
+    fn verdict(&self) -> Verdict {
+        if self.excused {
+            // What was on the lost disks alone is gone, and the operator said so.
+            return Ok(());
+        }
+        for (index, key) in self.plan.keys.iter().enumerate() {
+            let record = self.content(key);
+            let data = record.as_ref().map(|record| &record.data[..]);
+            let verdict = match key.class {
+                Class::Counter => counts::counter(self.history.of_key(index), data),
+                Class::Log => counts::log(self.history.of_key(index), data),
+                Class::Register | Class::Fleeting => Ok(()),
+            };
+            verdict.map_err(|wrong| format!("key-{index} {wrong}"))?;
+            linear::check(self.history.of_key(index), EXPIRY_FAR)
+                .map_err(|wrong| format!("key-{index}: {wrong}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Work after healing, in which calls must succeed.
+const WORK_MICROS: u64 = 1_500_000;
+/// How long a healed cluster may take for anything.
+const PATIENCE_MICROS: u64 = 120_000_000;
+/// What was asked before the healing is done by then, or never.
+const CALM_MICROS: u64 = 1_000_000;
+/// The operator's patience with a replace: a whole one takes well below a second without faults.
+const JOB_MICROS: u64 = 15_000_000;
+/// The operator's patience with one answer.
+const ASK_AGAIN_MICROS: u64 = 1_000_000;

@@ -1,0 +1,469 @@
+//! [`World`]: all hosts of one store cluster, in one thread, in virtual time. What is tested is what runs: the
+//! shell's sockets, files and timers are replaced, and nothing else.
+
+mod callers;
+mod finish;
+mod gateways;
+mod links;
+mod managers;
+mod operators;
+mod processes;
+mod replicas;
+mod servers;
+mod strikes;
+
+use super::engine::Engine;
+use super::fault::{Fault, GATEWAYS, MANAGERS, Plan};
+use super::history::History;
+use super::run::Report;
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::network::{Host, Network};
+use crate::random::Random;
+use crate::schedule::Schedule;
+use crate::trace::Trace;
+use bytes::{Bytes, BytesMut};
+use callers::Seat;
+use kumo_cluster::{Broken, Mutation, ServerId, Space, SpaceNumber};
+use kumo_paxos::{Configuration, Genesis, Incarnation, Member, ReplicaId, Role};
+use kumo_session::ConnectionId;
+use kumo_wire::Wire;
+use links::{Connection, Parcel, Target};
+use operators::Errand;
+use processes::{Process, ProcessId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// Everything there is in a run.
+pub struct World {
+    plan: Plan,
+    broken: Option<Mutation>,
+    now: u64,
+    schedule: Schedule<Event>,
+    network: Network,
+    trace: Trace,
+    slots: Vec<Slot>,
+    processes: BTreeMap<ProcessId, Process>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Numbers of processes, connections and attempts to connect: none is used twice.
+    next: u64,
+    seats: Vec<Seat>,
+    errands: BTreeMap<ConnectionId, Errand>,
+    history: History,
+    randoms: Randoms,
+    /// Faults that took effect.
+    struck: BTreeMap<Fault, u64>,
+    /// Every space anybody took, by number.
+    spaces: BTreeMap<SpaceNumber, Space>,
+    /// Lives whose disk is gone.
+    lost_lives: BTreeSet<kumo_cluster::Incarnation>,
+    /// Hosts whose messages take longer, by how much.
+    slow: BTreeMap<Host, u64>,
+    /// New calls are made.
+    working: bool,
+    /// Faults strike.
+    chaos: bool,
+    excused: bool,
+    failure: Option<String>,
+    packer: Packer,
+}
+
+/// Makes messages' bytes: many in one buffer, none of which is copied.
+#[derive(Default)]
+struct Packer(BytesMut);
+
+impl Packer {
+    fn pack(&mut self, message: &impl Wire) -> Bytes {
+        if self.0.capacity() < PACK_BYTES_MIN {
+            self.0 = BytesMut::with_capacity(PACK_BYTES);
+        }
+        message.encode(&mut self.0);
+        self.0.split().freeze()
+    }
+}
+
+/// Streams of random numbers that the world itself draws from.
+struct Randoms {
+    /// Lives, nonces and the like.
+    names: Random,
+    /// Delays beyond the network's own.
+    weather: Random,
+    faults: BTreeMap<Fault, Random>,
+}
+
+/// What a host runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Manager,
+    Server,
+    Gateway,
+}
+
+/// A place for a node: its address, clock and disk stay when processes come and go.
+struct Slot {
+    kind: Kind,
+    address: SocketAddr,
+    clock: Clock,
+    /// Who is reached at the address.
+    listener: Option<ProcessId>,
+    /// A manager's.
+    disk: Disk,
+    /// What it remembers when it starts for the first time: the cell was formed before the run.
+    born: Option<Genesis>,
+    /// A server's.
+    engine: Engine,
+}
+
+/// What can happen next.
+enum Event {
+    /// A process's own timer.
+    Wake {
+        process: ProcessId,
+        armed: u64,
+    },
+    Dial {
+        process: ProcessId,
+        target: Target,
+        attempt: u64,
+    },
+    DialTimeout {
+        process: ProcessId,
+        target: Target,
+        attempt: u64,
+    },
+    /// A dialler knocks at an address.
+    Knock {
+        dialler: ProcessId,
+        target: Target,
+        attempt: u64,
+        hello: Bytes,
+    },
+    /// The listener has opened.
+    Connected {
+        connection: ConnectionId,
+        attempt: u64,
+        hello: Bytes,
+    },
+    Arrive {
+        connection: ConnectionId,
+        /// 0: at the dialler, 1: at the listener.
+        side: usize,
+        parcel: Parcel,
+    },
+    /// A link that the process gave up is over.
+    Undialled {
+        process: ProcessId,
+        server: ServerId,
+    },
+    /// What a cut held back is tried again.
+    Flush {
+        connection: ConnectionId,
+    },
+    Start {
+        slot: usize,
+    },
+    Resume {
+        process: ProcessId,
+    },
+    /// A caller makes its next call.
+    Act {
+        seat: usize,
+    },
+    Call {
+        process: ProcessId,
+        number: usize,
+    },
+    GiveUp {
+        number: usize,
+    },
+    /// An operator's wish arrives.
+    Control {
+        slot: usize,
+        connection: ConnectionId,
+    },
+    Wish(Fault),
+    /// The operator who paused a job wants it to go on.
+    Resumed,
+    Strike(Fault),
+    Mend(Vec<(Host, Host)>),
+    Quicken(Host),
+    DiskFree(usize),
+}
+
+impl World {
+    pub fn new(plan: Plan, text: bool, broken: Option<Mutation>) -> World {
+        let seed = plan.seed;
+        let faults = Fault::ALL.map(|fault| (fault, Random::new(seed, &format!("{} strikes", fault.name()))));
+        let mut world = World {
+            broken,
+            now: 0,
+            schedule: Schedule::default(),
+            network: Network::new(seed),
+            trace: Trace::new(text),
+            slots: Vec::new(),
+            processes: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next: 1,
+            seats: Vec::new(),
+            errands: BTreeMap::new(),
+            history: History::default(),
+            randoms: Randoms {
+                names: Random::new(seed, "names"),
+                weather: Random::new(seed, "weather"),
+                faults: BTreeMap::from(faults),
+            },
+            struck: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            lost_lives: BTreeSet::new(),
+            slow: BTreeMap::new(),
+            working: true,
+            chaos: true,
+            excused: false,
+            failure: None,
+            packer: Packer::default(),
+            plan,
+        };
+        world.populate();
+        world
+    }
+
+    /// The nodes, the callers, and all that will strike them.
+    fn populate(&mut self) {
+        let plan = self.plan.clone();
+        let mut random = Random::new(plan.seed, "hosts");
+        for (kind, count) in
+            [(Kind::Manager, MANAGERS), (Kind::Server, plan.servers), (Kind::Gateway, GATEWAYS)]
+        {
+            for index in 0..count {
+                self.add_slot(kind, index, &mut random);
+            }
+        }
+        self.form();
+        for slot in 0..self.slots.len() {
+            let late = self.slots[slot].kind == Kind::Server && slot >= MANAGERS + plan.servers_first;
+            let delay = random.below(if late { plan.chaos_micros } else { 300_000 });
+            self.schedule.put(delay, Event::Start { slot });
+        }
+        self.schedule.put(FIRST_ATTACH_MICROS, Event::Wish(Fault::Attach));
+        for seat in 0..plan.callers {
+            self.add_caller(seat);
+            self.schedule.put(random.between(500_000, 2_000_000), Event::Act { seat });
+        }
+        for (fault, times) in plan.strikes {
+            for time in times {
+                let event = if fault.is_wish() { Event::Wish(fault) } else { Event::Strike(fault) };
+                self.schedule.put(time, event);
+            }
+        }
+    }
+
+    fn add_slot(&mut self, kind: Kind, index: usize, random: &mut Random) {
+        let day = 86_400_000_000;
+        let (net, port) = match kind {
+            Kind::Manager => (0, 19700),
+            Kind::Server => (1, 19800),
+            Kind::Gateway => (2, 11211),
+        };
+        self.slots.push(Slot {
+            kind,
+            address: SocketAddr::from(([10, 0, net, index as u8 + 1], port)),
+            clock: Clock::new(
+                random.below(day),
+                random.below(day / 1000),
+                random.between(RATE_PERMILLE_MIN, RATE_PERMILLE_MAX),
+            ),
+            listener: None,
+            disk: Disk::default(),
+            born: None,
+            engine: Engine::default(),
+        });
+    }
+
+    /// Entry 0 of the managers' cell, as the lowest address would have fixed it a moment ago.
+    fn form(&mut self) {
+        let random = &mut self.randoms.names;
+        let members: Vec<Member> = (0..)
+            .zip(&self.slots[..MANAGERS])
+            .map(|(place, slot)| Member {
+                id: ReplicaId(place),
+                address: slot.address,
+                incarnation: Incarnation(random.wide() | 1),
+                role: Role::Core,
+            })
+            .collect();
+        let configuration = Configuration { version: 1, next_id: ReplicaId(MANAGERS as u32), members };
+        let genesis = Genesis {
+            cell: kumo_paxos::CellId(random.wide() | 1),
+            generation: 1,
+            window: kumo_paxos::WINDOW,
+            configuration,
+        };
+        for slot in &mut self.slots[..MANAGERS] {
+            slot.born = Some(genesis.clone());
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn rule(&self) -> Broken {
+        Broken(self.broken)
+    }
+
+    fn managers(&self) -> Vec<SocketAddr> {
+        self.slots[..MANAGERS].iter().map(|slot| slot.address).collect()
+    }
+
+    /// Places of that kind.
+    fn places(&self, kind: Kind) -> std::ops::Range<usize> {
+        let servers = MANAGERS + self.plan.servers;
+        match kind {
+            Kind::Manager => 0..MANAGERS,
+            Kind::Server => MANAGERS..servers,
+            Kind::Gateway => servers..self.slots.len(),
+        }
+    }
+
+    fn slot_at(&self, address: SocketAddr) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.address == address)
+    }
+
+    /// Lets time go on until `until`, or until something is wrong.
+    fn run_until(&mut self, until: u64) {
+        while self.failure.is_none() {
+            let Some((time, event)) = self.schedule.take(until) else { break };
+            self.now = time;
+            self.dispatch(event);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        // A paused process gets nothing; it finds everything in its queues when it goes on.
+        if let Some(target) = self.target(&event)
+            && let Some(process) = self.processes.get_mut(&target)
+            && let Some(waiting) = &mut process.paused
+        {
+            waiting.push(event);
+            return;
+        }
+        match event {
+            Event::Wake { process, armed } => self.wake(process, armed),
+            Event::Dial { process, target, attempt } => self.dial(process, target, attempt),
+            Event::DialTimeout { process, target, attempt } => self.redial(process, target, attempt),
+            Event::Knock { dialler, target, attempt, hello } => self.knock(dialler, target, attempt, hello),
+            Event::Connected { connection, attempt, hello } => self.connected(connection, attempt, hello),
+            Event::Arrive { connection, side, parcel } => self.arrive(connection, side, parcel),
+            Event::Undialled { process, server } => self.undialled(process, server),
+            Event::Flush { connection } => self.flush(connection),
+            Event::Start { slot } => self.start(slot),
+            Event::Resume { process } => self.resume(process),
+            Event::Act { seat } => self.act(seat),
+            Event::Call { process, number } => self.call(process, number),
+            Event::GiveUp { number } => self.give_up(number),
+            Event::Control { slot, connection } => self.control(slot, connection),
+            Event::Wish(fault) => self.wish(fault),
+            Event::Resumed => self.resumed(),
+            Event::Strike(fault) => self.strike(fault),
+            Event::Mend(cuts) => self.mend(cuts),
+            Event::Quicken(host) => {
+                self.slow.remove(&host);
+            }
+            Event::DiskFree(slot) => self.slots[slot].engine.set_full(false),
+        }
+    }
+
+    /// The process that must run for this to happen.
+    fn target(&self, event: &Event) -> Option<ProcessId> {
+        match event {
+            Event::Wake { process, .. }
+            | Event::Dial { process, .. }
+            | Event::DialTimeout { process, .. }
+            | Event::Undialled { process, .. }
+            | Event::Call { process, .. } => Some(*process),
+            Event::Knock { target, .. } => self.listener(target),
+            Event::Connected { connection, .. } => self.end(*connection, 0),
+            Event::Arrive { connection, side, .. } => self.end(*connection, *side),
+            Event::Control { slot, .. } => self.slots[*slot].listener,
+            Event::Flush { .. }
+            | Event::Start { .. }
+            | Event::Resume { .. }
+            | Event::Act { .. }
+            | Event::GiveUp { .. }
+            | Event::Wish(_)
+            | Event::Resumed
+            | Event::Strike(_)
+            | Event::Mend(_)
+            | Event::Quicken(_)
+            | Event::DiskFree(_) => None,
+        }
+    }
+
+    /// A space that some node took. No two have one number.
+    fn heard(&mut self, space: &Space) {
+        match self.spaces.get(&space.number) {
+            None => {
+                self.spaces.insert(space.number, space.clone());
+            }
+            Some(known) if known == space => {}
+            Some(known) => {
+                let why = format!("two spaces have one number: {known:?} and {space:?}");
+                self.fail(why);
+            }
+        }
+    }
+
+    /// What came of it.
+    pub fn report(self) -> Report {
+        Report {
+            seed: self.plan.seed,
+            hash: self.trace.hash(),
+            micros: self.now,
+            faults: self.struck,
+            calls: self.history.calls.len() as u64,
+            succeeded: self.history.succeeded(),
+            spaces: self.spaces.len() as u64,
+            excused: self.excused,
+            failure: self.failure,
+            lines: self.trace.into_lines(),
+        }
+    }
+
+    /// Something is wrong: the run ends here. The first finding counts, the rest follows from it.
+    fn fail(&mut self, why: String) {
+        self.trace.note(self.now, &[99], &[], || format!("FAILURE {why}"));
+        self.failure.get_or_insert(why);
+    }
+}
+
+/// What is shown of a message, a note or an answer: a space by what changes in it.
+fn clip(thing: &impl std::fmt::Debug) -> String {
+    let mut text = format!("{thing:?}");
+    if let Some(start) = text.find("Space { cluster: ") {
+        let space = text.split_off(start);
+        let short = space
+            .replace("Member { address: ", "(")
+            .replace(":19800, incarnation: ", "/")
+            .replace(", state: ", " ")
+            .replace(" }, (", "), (");
+        text.push_str("Space { ");
+        text.push_str(&short[short.find("number: ").unwrap_or(0)..]);
+    }
+    if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
+        text.truncate(end);
+    }
+    text
+}
+
+/// Letters of one thing in the trace.
+const TEXT_MAX: usize = 700;
+/// Bytes of a buffer for messages, and when it is too full for another.
+const PACK_BYTES: usize = 64 * 1024;
+const PACK_BYTES_MIN: usize = 1024;
+/// Leases hold while any two clocks' rates are within a tenth of each other.
+const RATE_PERMILLE_MIN: u64 = 955;
+const RATE_PERMILLE_MAX: u64 = 1045;
+/// When the first servers are attached: they are all there.
+const FIRST_ATTACH_MICROS: u64 = 1_300_000;

@@ -1,0 +1,157 @@
+//! A server's shell: its core is fed, and what it wants done is done.
+
+use super::links::Target;
+use super::processes::{ProcessId, Program};
+use super::{Event, World};
+use crate::store::engine::Engine;
+use kumo_cluster::{
+    GatewayInput, Incarnation, Mutation, Server, ServerEffect, ServerId, ServerInput, ServerNote,
+    ServerSettings,
+};
+
+/// A server's program.
+pub struct ServerNode {
+    pub id: ServerId,
+    pub core: Server<Engine>,
+}
+
+impl World {
+    pub fn make_server(&mut self, index: usize) -> ServerNode {
+        let mut life = Incarnation(self.randoms.names.wide() | 1);
+        let slot = &self.slots[index];
+        if self.broken == Some(Mutation::RestartGoesOn)
+            && let Some(old) = slot.engine.life()
+        {
+            life = old;
+        }
+        let previous = slot.engine.life();
+        let space = slot.engine.space();
+        let settings = ServerSettings {
+            id: ServerId { address: slot.address, incarnation: life },
+            previous,
+            cluster: space.as_ref().map(|space| space.cluster),
+            space,
+            copies_min: 1,
+            value_bytes_max: VALUE_BYTES_MAX,
+            tombstone_micros_min: self.plan.tombstone_micros,
+            keepalive_micros: KEEPALIVE_MICROS,
+            broken: self.rule(),
+        };
+        let now = slot.clock.local(self.now);
+        ServerNode { id: settings.id, core: Server::new(settings, slot.engine.clone(), now) }
+    }
+
+    pub fn server_step(&mut self, id: ProcessId, input: ServerInput) {
+        let Some((now, wall)) = self.local(id) else { return };
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Program::Server(node) = &mut process.program else { return };
+        let mut effects = Vec::new();
+        if let Some(wall) = wall {
+            node.core.step(now, ServerInput::Wall(wall), &mut effects);
+        }
+        node.core.step(now, input, &mut effects);
+        for effect in effects {
+            self.server_effect(id, effect);
+        }
+        self.arm(id);
+    }
+
+    fn server_effect(&mut self, id: ProcessId, effect: ServerEffect) {
+        let Some(process) = self.processes.get(&id) else { return };
+        let slot = process.slot;
+        let address = self.slots[slot].address;
+        match effect {
+            ServerEffect::Server(to, message) => {
+                let dialled = process.links.get(&Target::Server(to)).and_then(|link| link.connection);
+                match (dialled, process.peers.get(&to).copied()) {
+                    (Some(connection), _) => self.send(connection, 0, &message),
+                    (None, Some(connection)) => self.send(connection, 1, &message),
+                    (None, None) => {}
+                }
+            }
+            ServerEffect::Gateway(connection, message) => self.send(connection, 1, &message),
+            ServerEffect::Manager(to, message) => {
+                let link = process.links.get(&Target::Manager(to));
+                if let Some(connection) = link.and_then(|link| link.connection) {
+                    self.send(connection, 0, &message);
+                }
+            }
+            // One connection a pair: the lower address dials.
+            ServerEffect::Dial(to) if address < to.address => self.want_link(id, Target::Server(to)),
+            ServerEffect::Dial(_) => {}
+            ServerEffect::Undial(to) => self.undial(id, to),
+            ServerEffect::KeepSpace(space) => {
+                self.heard(&space);
+                if let Some(server) = self.server_life(slot) {
+                    self.slots[slot].engine.keep_space(space, server);
+                }
+            }
+            ServerEffect::Managers(managers) => {
+                for manager in managers {
+                    self.want_link(id, Target::Manager(manager));
+                }
+            }
+            ServerEffect::Backup { .. } => {}
+            ServerEffect::Note(note) => self.server_note(id, &note),
+            ServerEffect::Reborn { reason } => {
+                self.trace.note(self.now, &[8, id.0], &[], || format!("p{} is reborn: {reason}", id.0));
+                self.kill(id, false);
+                self.start(slot);
+            }
+            ServerEffect::Exit(reason) => {
+                self.fail(format!("p{} exits: {reason}", id.0));
+            }
+        }
+    }
+
+    /// The core is told that the link is over, as of any other end, once its step is done.
+    fn undial(&mut self, id: ProcessId, to: ServerId) {
+        let mut was_up = self.drop_link(id, Target::Server(to));
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if let Some(connection) = process.peers.remove(&to) {
+            self.hang_up(connection, 1);
+            was_up = true;
+        }
+        if was_up {
+            self.schedule.put(self.now, Event::Undialled { process: id, server: to });
+        }
+    }
+
+    pub fn undialled(&mut self, id: ProcessId, server: ServerId) {
+        let Some(process) = self.processes.get(&id) else { return };
+        match &process.program {
+            Program::Server(_) => self.server_step(id, ServerInput::ServerDown(server)),
+            Program::Gateway(_) => self.gateway_step(id, GatewayInput::ServerDown(server)),
+            Program::Manager(_) => {}
+        }
+    }
+
+    fn server_note(&mut self, id: ProcessId, note: &ServerNote) {
+        self.trace.note(self.now, &[6, id.0], &[], || format!("p{} notes {}", id.0, super::clip(note)));
+        match note {
+            ServerNote::Adopted { space } => self.heard(space),
+            ServerNote::Settling { .. }
+            | ServerNote::SettlementDone { .. }
+            | ServerNote::CopyBegan { .. }
+            | ServerNote::CopyDone { .. }
+            | ServerNote::Dropped { .. }
+            | ServerNote::StoreFault { .. }
+            | ServerNote::LeaseLost
+            | ServerNote::LeaseBack => {}
+        }
+    }
+
+    /// The life that runs in that slot.
+    pub fn server_life(&self, slot: usize) -> Option<ServerId> {
+        let process = self.processes.get(&self.slots[slot].listener?)?;
+        match &process.program {
+            Program::Server(node) => Some(node.id),
+            Program::Manager(_) | Program::Gateway(_) => None,
+        }
+    }
+}
+
+/// Longest value that append may make: more than any run makes.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+/// The default.
+pub const KEEPALIVE_MICROS: u64 = 2_000_000;

@@ -1,0 +1,235 @@
+//! Faults, as they strike. Each says whether it took effect: a fault that hit nothing is none.
+
+use super::processes::ProcessId;
+use super::{Event, Kind, RATE_PERMILLE_MAX, RATE_PERMILLE_MIN, World};
+use crate::network::Host;
+use crate::store::fault::Fault;
+use kumo_cluster::Table;
+
+impl World {
+    pub fn strike(&mut self, fault: Fault) {
+        if !self.chaos {
+            return;
+        }
+        let effect = match fault {
+            Fault::ServerCrash => self.crash(fault, Kind::Server),
+            Fault::ManagerCrash => self.crash(fault, Kind::Manager),
+            Fault::GatewayCrash => self.crash(fault, Kind::Gateway),
+            Fault::DiskLost => self.lose_disk(),
+            Fault::DiskFull => self.fill_disk(),
+            Fault::ServerPause => self.hold(fault, Kind::Server),
+            Fault::ManagerPause => self.hold(fault, Kind::Manager),
+            Fault::GatewayPause => self.hold(fault, Kind::Gateway),
+            Fault::Outage => self.outage(),
+            Fault::Partition => self.partition(),
+            Fault::OneWay => self.one_way(),
+            Fault::CutPair => self.cut_pair(),
+            Fault::BreakLink => self.break_link(),
+            Fault::Slow => self.slow_host(),
+            Fault::ClockRate => self.clock_rate(),
+            Fault::WallJump => self.wall_jump(),
+            Fault::Attach
+            | Fault::Detach
+            | Fault::Replace
+            | Fault::FullReplace
+            | Fault::Cancel
+            | Fault::PauseJob
+            | Fault::Rate
+            | Fault::AutoReplace => unreachable!("an operator's wish does not strike"),
+        };
+        *self.struck.entry(fault).or_default() += u64::from(effect);
+        let name = fault.name();
+        self.trace.note(self.now, &[30, fault as u64, u64::from(effect)], &[], || {
+            format!("fault {name}{}", if effect { "" } else { " (no effect)" })
+        });
+    }
+
+    /// A number from that fault's own stream.
+    pub fn draw(&mut self, fault: Fault, low: u64, high: u64) -> u64 {
+        self.randoms.faults.get_mut(&fault).expect("every fault has a stream").between(low, high)
+    }
+
+    /// A running process of that kind; the master more often than another manager.
+    fn victim(&mut self, fault: Fault, kind: Kind) -> Option<ProcessId> {
+        let nth = self.draw(fault, 0, 999) as usize;
+        let master = self.draw(fault, 0, 1) == 0;
+        let running: Vec<ProcessId> =
+            self.slots[self.places(kind)].iter().filter_map(|slot| slot.listener).collect();
+        let leading = running.iter().copied().find(|id| master && self.is_master(*id));
+        let victim = leading.or_else(|| running.get(nth % running.len().max(1)).copied())?;
+        self.processes[&victim].paused.is_none().then_some(victim)
+    }
+
+    fn crash(&mut self, fault: Fault, kind: Kind) -> bool {
+        let Some(victim) = self.victim(fault, kind) else { return false };
+        let silent = self.draw(fault, 0, 4) == 0;
+        let long = self.draw(fault, 0, 3) == 0;
+        let delay = match long {
+            true => self.draw(fault, 2_500_000, 9_000_000),
+            false => self.draw(fault, 10_000, 2_500_000),
+        };
+        let slot = self.processes[&victim].slot;
+        self.kill(victim, silent);
+        self.schedule.put(self.now + delay, Event::Start { slot });
+        true
+    }
+
+    /// Only where every arc keeps another running owner: what happens to that one next, chance decides.
+    fn lose_disk(&mut self) -> bool {
+        let Some(victim) = self.victim(Fault::DiskLost, Kind::Server) else { return false };
+        let delay = self.draw(Fault::DiskLost, 10_000, 5_000_000);
+        let silent = self.draw(Fault::DiskLost, 0, 3) == 0;
+        if !self.may_lose(victim) {
+            return false;
+        }
+        let slot = self.processes[&victim].slot;
+        self.lost_lives.extend(self.slots[slot].engine.life());
+        self.kill(victim, silent);
+        self.slots[slot].engine.lose();
+        self.schedule.put(self.now + delay, Event::Start { slot });
+        true
+    }
+
+    fn may_lose(&self, victim: ProcessId) -> bool {
+        let Some(cluster) = self.newest_cluster() else { return false };
+        let space = cluster.space();
+        let slot = self.processes[&victim].slot;
+        let others: Vec<u16> = self
+            .places(Kind::Server)
+            .filter(|other| *other != slot)
+            .filter_map(|other| self.server_life(other))
+            .filter_map(|life| space.index_of(life))
+            .collect();
+        // An earlier life of the victim may be the authority of an arc.
+        let here = |index: &u16| space.member(*index).address == self.slots[slot].address;
+        Table::new(space).arcs().iter().all(|arc| {
+            let mine = arc.owners.iter().chain(&arc.comers).chain(&arc.old).any(here);
+            !mine || arc.readers.iter().any(|reader| others.contains(reader))
+        })
+    }
+
+    fn fill_disk(&mut self) -> bool {
+        let length = self.draw(Fault::DiskFull, 200_000, 6_000_000);
+        let Some(victim) = self.victim(Fault::DiskFull, Kind::Server) else { return false };
+        let slot = self.processes[&victim].slot;
+        self.slots[slot].engine.set_full(true);
+        self.schedule.put(self.now + length, Event::DiskFree(slot));
+        true
+    }
+
+    fn hold(&mut self, fault: Fault, kind: Kind) -> bool {
+        let (long, short) = (self.draw(fault, 10_000_000, 60_000_000), self.draw(fault, 20_000, 9_000_000));
+        let length = if self.draw(fault, 0, 14) == 0 { long } else { short };
+        let Some(victim) = self.victim(fault, kind) else { return false };
+        // The trouble lasts as long as the longest pause.
+        self.plan.chaos_micros = self.plan.chaos_micros.max(self.now + length);
+        self.pause(victim, length);
+        true
+    }
+
+    /// All servers, or all there is.
+    fn outage(&mut self) -> bool {
+        let all = self.draw(Fault::Outage, 0, 1) == 0;
+        let silent = self.draw(Fault::Outage, 0, 3) == 0;
+        let slots = if all { 0..self.slots.len() } else { self.places(Kind::Server) };
+        let running: Vec<(usize, ProcessId)> =
+            slots.filter_map(|slot| Some((slot, self.slots[slot].listener?))).collect();
+        for (slot, victim) in &running {
+            self.kill(*victim, silent);
+            let delay = self.draw(Fault::Outage, 20_000, 4_000_000);
+            self.schedule.put(self.now + delay, Event::Start { slot: *slot });
+        }
+        !running.is_empty()
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        (0..self.slots.len() as u32).map(Host).collect()
+    }
+
+    fn partition(&mut self) -> bool {
+        let (sides, length) =
+            (self.draw(Fault::Partition, 1, 1 << 30), self.draw(Fault::Partition, 200_000, 6_000_000));
+        let hosts = self.hosts();
+        let side = |host: &Host| sides >> (host.0 % 30) & 1;
+        let mut cuts = Vec::new();
+        for one in &hosts {
+            cuts.extend(hosts.iter().filter(|other| side(one) != side(other)).map(|other| (*one, *other)));
+        }
+        self.cut(cuts, length)
+    }
+
+    fn one_way(&mut self) -> bool {
+        let hosts = self.hosts();
+        let one = hosts[self.draw(Fault::OneWay, 0, 999) as usize % hosts.len()];
+        let length = self.draw(Fault::OneWay, 200_000, 5_000_000);
+        let outwards = self.draw(Fault::OneWay, 0, 1) == 0;
+        let bits = self.draw(Fault::OneWay, 1, 1 << 30);
+        let others = hosts.into_iter().filter(|other| *other != one && bits >> (other.0 % 30) & 1 == 1);
+        let cuts = others.map(|other| if outwards { (one, other) } else { (other, one) }).collect();
+        self.cut(cuts, length)
+    }
+
+    fn cut_pair(&mut self) -> bool {
+        let hosts = self.hosts();
+        let one = hosts[self.draw(Fault::CutPair, 0, 999) as usize % hosts.len()];
+        let other = hosts[self.draw(Fault::CutPair, 0, 999) as usize % hosts.len()];
+        let length = self.draw(Fault::CutPair, 200_000, 9_000_000);
+        let cuts = if one == other { Vec::new() } else { vec![(one, other), (other, one)] };
+        self.cut(cuts, length)
+    }
+
+    fn cut(&mut self, cuts: Vec<(Host, Host)>, length: u64) -> bool {
+        if cuts.is_empty() {
+            return false;
+        }
+        self.trace.note(self.now, &[32, length], &[], || format!("cut {cuts:?}"));
+        for (from, to) in &cuts {
+            self.network.cut(*from, *to);
+        }
+        self.schedule.put(self.now + length, Event::Mend(cuts));
+        true
+    }
+
+    pub fn mend(&mut self, cuts: Vec<(Host, Host)>) {
+        self.trace.note(self.now, &[33], &[], || format!("mend {cuts:?}"));
+        for (from, to) in cuts {
+            self.network.mend(from, to);
+        }
+    }
+
+    fn break_link(&mut self) -> bool {
+        let up = self.connections_up();
+        let nth = self.draw(Fault::BreakLink, 0, 9_999) as usize;
+        let Some(connection) = up.get(nth % up.len().max(1)).copied() else { return false };
+        self.snap(connection);
+        true
+    }
+
+    fn slow_host(&mut self) -> bool {
+        let hosts = self.hosts();
+        let host = hosts[self.draw(Fault::Slow, 0, 999) as usize % hosts.len()];
+        let most = self.draw(Fault::Slow, 10_000, 700_000);
+        let length = self.draw(Fault::Slow, 300_000, 6_000_000);
+        self.slow.insert(host, most);
+        self.schedule.put(self.now + length, Event::Quicken(host));
+        true
+    }
+
+    fn clock_rate(&mut self) -> bool {
+        let slot = self.draw(Fault::ClockRate, 0, 999) as usize % self.slots.len();
+        let rate = self.draw(Fault::ClockRate, RATE_PERMILLE_MIN, RATE_PERMILLE_MAX);
+        self.slots[slot].clock.set_rate(self.now, rate);
+        if let Some(id) = self.slots[slot].listener {
+            self.arm(id);
+        }
+        true
+    }
+
+    fn wall_jump(&mut self) -> bool {
+        let slot = self.draw(Fault::WallJump, 0, 999) as usize % self.slots.len();
+        let day_millis = 86_400_000;
+        let millis = self.draw(Fault::WallJump, 0, 2 * day_millis) as i64 - day_millis as i64;
+        self.slots[slot].clock.jump_wall(millis);
+        true
+    }
+}
