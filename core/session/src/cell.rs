@@ -275,9 +275,10 @@ impl<A: Application> Cell<A> {
     }
 
     fn execute(&mut self, now: Time, instance: Instance, executable: Executable, effects: &mut Vec<Effect>) {
-        let command = match executable {
-            Executable::Nothing => Bytes::new(),
-            Executable::Command(command) => command,
+        let (command, name) = match executable {
+            Executable::Nothing => (Bytes::new(), None),
+            Executable::Command(command) => (command, None),
+            Executable::Large(name, command) => (command, Some(name)),
         };
         let at = At { instance, generation: self.replica.generation() };
         if !command.is_empty() {
@@ -288,7 +289,7 @@ impl<A: Application> Cell<A> {
             // A panic must not take agreement down: this node steps aside until it has a state that got past it.
             let executed = catch_unwind(AssertUnwindSafe(|| {
                 table.end_earlier(at, application, told);
-                if command.is_empty() { None } else { table.execute(at, command, application, told) }
+                if command.is_empty() { None } else { table.execute(at, command, name, application, told) }
             }));
             match executed {
                 Ok(named) => self.tell(now, instance, named, effects),

@@ -10,5 +10,7 @@
 
 mod codec;
 pub mod frame;
+mod writer;
 
 pub use codec::{Malformed, Reader, Wire, read_list, write_list};
+pub use writer::{SHARE_BYTES_MIN, Writer};

@@ -141,7 +141,7 @@ fn executed_large_values_go_with_their_entries() {
         let mut b = vec![0u8; 1 << 20];
         b[..4].copy_from_slice(&k.to_le_bytes());
         names.push(DataName::of(&b));
-        world.step(1, Input::Propose(b.into()));
+        world.step(1, Input::Propose(bytes::Bytes::from(b).into()));
         world.run(20);
         for p in world.processes.values_mut() {
             p.executed.clear();
