@@ -254,7 +254,8 @@ impl<A: Application> Cell<A> {
     /// Hands agreement's effects on, or acts on them. Acting may lead to more.
     fn settle_agreed(&mut self, now: Time, effects: &mut Vec<Effect>) {
         while !self.agreed.is_empty() {
-            for effect in std::mem::take(&mut self.agreed) {
+            let mut agreed = std::mem::take(&mut self.agreed);
+            for effect in agreed.drain(..) {
                 match effect {
                     kumo_paxos::Effect::Send(to, envelope) => effects.push(Effect::Peer(to, envelope)),
                     kumo_paxos::Effect::Dial(address) => effects.push(Effect::Dial(address)),
@@ -270,6 +271,11 @@ impl<A: Application> Cell<A> {
                     kumo_paxos::Effect::Note(note) => effects.push(Effect::Note(NodeNote::Paxos(note))),
                     kumo_paxos::Effect::Exit(reason) => effects.push(Effect::Exit(reason)),
                 }
+            }
+            if self.agreed.is_empty() {
+                // Keep the room for the next turn.
+                self.agreed = agreed;
+                return;
             }
         }
     }

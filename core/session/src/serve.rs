@@ -398,7 +398,7 @@ impl<A: Application> Cell<A> {
     }
 
     pub(crate) fn propose(&mut self, now: Time, entry: LogEntry) {
-        let mut command = Writer::default();
+        let mut command = Writer::with_capacity(entry.usual_bytes());
         entry.encode(&mut command);
         self.agree(now, kumo_paxos::Input::Propose(command));
     }

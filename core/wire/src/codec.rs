@@ -28,7 +28,7 @@ pub trait Wire: Sized {
 
     /// The value alone, as a message of its own.
     fn to_bytes(&self) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = BytesMut::with_capacity(USUAL_BYTES);
         self.append(&mut out);
         out.freeze()
     }
@@ -231,6 +231,9 @@ impl Wire for SocketAddr {
         Ok(SocketAddr::new(ip, u16::decode(input)?))
     }
 }
+
+/// Room for a small message in one piece.
+const USUAL_BYTES: usize = 64;
 
 /// Items for which a list reserves room before it has seen them.
 const LIST_RESERVE_MAX: usize = 1024;

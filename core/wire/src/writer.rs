@@ -20,6 +20,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// A writer with room for so many small bytes.
+    pub fn with_capacity(bytes: usize) -> Writer {
+        Writer { small: BytesMut::with_capacity(bytes), ..Writer::default() }
+    }
+
     /// A writer that copies everything behind what is in `buffer`.
     pub fn flat(buffer: BytesMut) -> Writer {
         Writer { small: buffer, flat: true, ..Writer::default() }
