@@ -118,7 +118,7 @@ impl Data {
         }
     }
 
-    /// Takes a value in that is to be put on offer.
+    /// Takes a value in that is to be put on offer. The host bounds the bytes that it has proposed.
     pub fn take_in(&mut self, rest: Writer) {
         let bytes = BytesMut::with_capacity(rest.len());
         self.assembling.push_back(Assembly { rest, bytes, naming: Naming::default() });
@@ -319,3 +319,73 @@ const PARTIAL_MAX: usize = 16;
 const UNNAMED_MICROS_MAX: u64 = 60_000_000;
 
 const _: () = assert!(CHUNK_BYTES < FRAME_BYTES_MAX / 2 && CHUNK_BYTES.is_multiple_of(PIECE_BYTES));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1);
+
+    fn value(length: usize) -> Bytes {
+        (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    fn peer() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 1))
+    }
+
+    #[test]
+    fn a_value_is_put_on_offer_a_step_at_a_time() {
+        let bytes = value(3 * CHUNK_BYTES);
+        let mut head = Writer::default();
+        head.put_slice(b"head");
+        head.put_bytes(&bytes);
+        let mut data = Data::default();
+        data.take_in(head);
+        let mut steps = 1;
+        let (name, whole) = loop {
+            match data.assemble(NOW, Incarnation(1)) {
+                Some(done) => break done,
+                None => assert!(data.is_assembling() && data.offers().next().is_none()),
+            }
+            steps += 1;
+        };
+        assert_eq!(whole, [b"head", &bytes[..]].concat());
+        assert_eq!(name, DataName::of(&whole));
+        assert!(steps >= 3 && !data.is_assembling());
+        assert_eq!(
+            data.offers().map(|(name, length, _)| (name, length)).collect::<Vec<_>>(),
+            [(name, whole.len() as u32)]
+        );
+    }
+
+    #[test]
+    fn what_comes_in_one_chunk_is_not_copied() {
+        let bytes = value(1_000_100);
+        let (name, length) = (DataName::of(&bytes), bytes.len() as u32);
+        let mut data = Data::default();
+        assert_eq!(data.fetch(NOW, name, length, peer(), true), [0]);
+        let arrival = data.chunk(NOW, name, length, 0, bytes.clone());
+        assert!(matches!(arrival, Arrival::Complete(held, Some(_)) if held.as_ptr() == bytes.as_ptr()));
+    }
+
+    #[test]
+    fn a_value_is_held_only_if_its_bytes_match_its_name() {
+        let bytes = value(2 * CHUNK_BYTES + 1);
+        let (name, length) = (DataName::of(&bytes), bytes.len() as u32);
+        for damaged in [None, Some(0), Some(CHUNK_BYTES + 5), Some(bytes.len() - 1)] {
+            let mut sent = bytes.to_vec();
+            damaged.into_iter().for_each(|at: usize| sent[at] ^= 1);
+            let sent = Bytes::from(sent);
+            let mut data = Data::default();
+            data.fetch(NOW, name, length, peer(), false);
+            let mut arrivals = Vec::new();
+            for offset in (0..sent.len()).step_by(CHUNK_BYTES) {
+                let piece = sent.slice(offset..sent.len().min(offset + CHUNK_BYTES));
+                arrivals.push(data.chunk(NOW, name, length, offset as u32, piece));
+            }
+            let complete = matches!(arrivals.pop(), Some(Arrival::Complete(held, None)) if held == bytes);
+            assert_eq!((complete, data.get(&name).is_some()), (damaged.is_none(), damaged.is_none()));
+        }
+    }
+}

@@ -53,9 +53,9 @@ impl Value {
 /// What an entry costs beside its bytes, about.
 const ENTRY_BYTES: usize = 64;
 
-/// Finds the name of bytes that come one piece after another.
+/// Finds the name of bytes that come one piece after another. Its state takes two kilobytes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Naming(blake3::Hasher);
+pub(crate) struct Naming(Box<blake3::Hasher>);
 
 impl Naming {
     pub fn add(&mut self, bytes: &[u8]) {

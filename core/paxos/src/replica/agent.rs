@@ -50,10 +50,9 @@ impl Replica {
                 && !self.data.holds(&proposal.value)
             {
                 self.fetch(now, *name, *length, from, false, effects);
-                self.unheld.note(
-                    self.agreement.log().executed(),
-                    Begun { from, round, sent, proposal: proposal.clone() },
-                );
+                let (lineage, proposal) = (self.lineage, proposal.clone());
+                let begun = Begun { lineage, from, round, sent, proposal };
+                self.unheld.note(self.agreement.log().executed(), begun);
             }
         }
         let data = &self.data;
@@ -123,7 +122,7 @@ impl Replica {
                     self.send(offerer, Message::Held { name }, effects);
                 }
                 // Begun before its bytes were here: as if the begin had come only now.
-                for Begun { from, round, sent, proposal } in self.unheld.take(name) {
+                for Begun { from, round, sent, proposal, .. } in self.unheld.take(name, self.lineage) {
                     self.begin(now, from, round, sent, Instance(0), vec![proposal], effects);
                 }
                 self.eager = true;
