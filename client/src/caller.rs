@@ -240,7 +240,7 @@ pub(crate) fn body(answer: Answer) -> Result<Reply, Error> {
 
 pub(crate) fn encode(value: &impl Wire) -> Bytes {
     let mut bytes = BytesMut::with_capacity(COMMAND_BYTES_USUAL);
-    value.encode(&mut bytes);
+    value.append(&mut bytes);
     bytes.freeze()
 }
 

@@ -3,13 +3,14 @@
 use bytes::{Buf, BytesMut};
 use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
 use kumo_session::{CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, GREETING_BYTES_MAX, Greeting};
-use kumo_wire::{Wire, frame};
+use kumo_wire::{Wire, Writer, frame};
 use std::future::Future;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A connection that is being made, or is up. Every error is the sentence to show for it.
@@ -69,7 +70,7 @@ pub(crate) struct Link {
     stream: TcpStream,
     cell: CellId,
     input: BytesMut,
-    output: BytesMut,
+    output: Writer,
 }
 
 impl Link {
@@ -80,7 +81,11 @@ impl Link {
                 Ok(_) => return Poll::Ready(Progress::Messages),
                 Err(reason) => return Poll::Ready(Progress::Gone(reason)),
             }
-            self.input.reserve(READ_BYTES_MIN);
+            // The rest of a large answer has its room already: more would move what is here of it.
+            let spare = self.input.capacity() - self.input.len();
+            if spare == 0 || self.input.len() < READ_BYTES_MIN || frame::missing(&self.input) == 0 {
+                self.input.reserve(READ_BYTES_MIN);
+            }
             // The future keeps nothing between polls, so making it anew each time loses nothing.
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -103,7 +108,7 @@ impl Link {
 
     fn poll_output(&mut self, cx: &mut Context) -> Result<(), String> {
         while self.output.has_remaining() {
-            match pin!(self.stream.write(&self.output)).poll(cx) {
+            match self.write(cx) {
                 Poll::Pending if self.output.len() > BACKLOG_BYTES_MAX => {
                     return Err("the member does not read what is sent to it".to_owned());
                 }
@@ -113,12 +118,20 @@ impl Link {
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
             }
         }
-        if self.output.capacity() > BUFFER_BYTES_KEPT {
-            self.output = BytesMut::new();
-        } else {
-            self.output.clear();
-        }
+        self.output.reset(BUFFER_BYTES_KEPT);
         Ok(())
+    }
+
+    /// One write call: for all of it, wherever its parts are.
+    fn write(&mut self, cx: &mut Context) -> Poll<std::io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        let first = self.output.chunk();
+        if first.len() == self.output.len() {
+            return stream.poll_write(cx, first);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.output.chunks_vectored(&mut slices);
+        stream.poll_write_vectored(cx, &slices[..count])
     }
 }
 
@@ -133,9 +146,9 @@ async fn greet(address: SocketAddr) -> Result<Link, String> {
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let local = stream.local_addr().map_err(|error| error.to_string())?;
-    let mut output = BytesMut::new();
+    let mut output = Writer::default();
     frame::put(&Greeting::Hello(hello(local)), &mut output);
-    stream.write_all(&output).await.map_err(|error| error.to_string())?;
+    stream.write_all_buf(&mut output).await.map_err(|error| error.to_string())?;
     let mut input = BytesMut::with_capacity(READ_BYTES_MIN);
     let body = loop {
         if let Some(body) =
@@ -149,7 +162,6 @@ async fn greet(address: SocketAddr) -> Result<Link, String> {
     };
     let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
     let cell = check(greeting)?;
-    output.clear();
     Ok(Link { stream, cell, input, output })
 }
 
@@ -191,5 +203,8 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 /// matters is sent again elsewhere.
 const BACKLOG_BYTES_MAX: usize = 2 * CLIENT_FRAME_BYTES_MAX;
 
-/// A buffer that grew beyond this for one large request is given back; below, writes of a megabyte reuse it.
-const BUFFER_BYTES_KEPT: usize = 2 * 1024 * 1024;
+/// A buffer that grew beyond this for a burst of requests is given back.
+const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+
+/// Parts that one write call takes: a few large requests, and what stands between them.
+const SLICES_MAX: usize = 16;

@@ -33,7 +33,7 @@ wire_struct!(RequestId { gateway, seq });
 macro_rules! number {
     ($($name:ident)*) => {$(
         impl Wire for $name {
-            fn encode(&self, out: &mut bytes::BytesMut) {
+            fn encode(&self, out: &mut kumo_wire::Writer) {
                 self.0.encode(out);
             }
             fn decode(input: &mut Reader) -> Result<Self, Malformed> {

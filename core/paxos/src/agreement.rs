@@ -191,6 +191,9 @@ impl Agreement {
     /// decides anything while this round is the strongest.
     pub fn note_recovered(&mut self) {
         let (Some(proposer), Some(schedule)) = (&mut self.proposer, &self.schedule) else { return };
+        if proposer.recovered {
+            return;
+        }
         let next = self.log.next();
         let collected = schedule
             .entries

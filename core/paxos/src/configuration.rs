@@ -2,8 +2,7 @@
 
 use crate::identity::{CellId, Incarnation, Instance, ReplicaId};
 use crate::step::VOTERS_MAX;
-use bytes::BytesMut;
-use kumo_wire::{Malformed, Reader, Wire, wire_enum, wire_struct};
+use kumo_wire::{Malformed, Reader, Wire, Writer, wire_enum, wire_struct};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -159,7 +158,7 @@ wire_enum!(Role { 1 = Core, 2 = Extension, 3 = Returning });
 wire_struct!(Member { id, address, incarnation, role });
 
 impl Wire for Configuration {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.version.encode(out);
         self.next_id.encode(out);
         self.members.encode(out);
@@ -196,7 +195,7 @@ impl Configuration {
 }
 
 impl Wire for Genesis {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.cell.encode(out);
         self.generation.encode(out);
         self.window.encode(out);
@@ -217,7 +216,7 @@ impl Wire for Genesis {
 }
 
 impl Wire for Schedule {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.window.encode(out);
         self.entries.encode(out);
     }

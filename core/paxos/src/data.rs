@@ -5,10 +5,11 @@
 //! only when they hold its bytes, so a decided value is held by a majority and can be fetched from any of it.
 
 use crate::identity::{Incarnation, Time};
-use crate::message::CHUNK_BYTES;
-use crate::value::{DataName, OUT_OF_BAND_MAX, Value};
-use bytes::{Bytes, BytesMut};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::message::FRAME_BYTES_MAX;
+use crate::value::{DataName, Naming, OUT_OF_BAND_MAX, Value};
+use bytes::{Buf, Bytes, BytesMut};
+use kumo_wire::Writer;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// The large values here, on their way here, and on offer from here.
@@ -16,6 +17,8 @@ use std::net::SocketAddr;
 pub struct Data {
     held: BTreeMap<DataName, Held>,
     partial: BTreeMap<DataName, Partial>,
+    /// To be put on offer, the first one under way.
+    assembling: VecDeque<Assembly>,
     offers: BTreeMap<DataName, Offer>,
 }
 
@@ -33,6 +36,8 @@ struct Held {
 struct Partial {
     length: u32,
     bytes: BytesMut,
+    /// Of the bytes that are here.
+    naming: Naming,
     /// Everything below was asked for.
     asked: u32,
     from: SocketAddr,
@@ -41,6 +46,14 @@ struct Partial {
     tried: Time,
     /// Who wants to hear that it is held.
     offered_by: Option<SocketAddr>,
+}
+
+/// A value on its way into one piece, which has its name when it is.
+#[derive(Clone, Debug)]
+struct Assembly {
+    rest: Writer,
+    bytes: BytesMut,
+    naming: Naming,
 }
 
 /// A value that waits for a majority to hold it before it is proposed.
@@ -105,13 +118,32 @@ impl Data {
         }
     }
 
-    /// Puts a value on offer.
-    pub fn offer(&mut self, now: Time, me: Incarnation, bytes: Bytes) -> DataName {
-        let name = DataName::of(&bytes);
+    /// Takes a value in that is to be put on offer. The host bounds the bytes that it has proposed.
+    pub fn take_in(&mut self, rest: Writer) {
+        let bytes = BytesMut::with_capacity(rest.len());
+        self.assembling.push_back(Assembly { rest, bytes, naming: Naming::default() });
+    }
+
+    pub fn is_assembling(&self) -> bool {
+        !self.assembling.is_empty()
+    }
+
+    /// Works on the first value that was taken in, for a bounded time: to name a large one at once would hold up
+    /// all the others. When it is done it is on offer.
+    pub fn assemble(&mut self, now: Time, me: Incarnation) -> Option<(DataName, Bytes)> {
+        let assembly = self.assembling.front_mut()?;
+        for _ in 0..ASSEMBLE_PIECES {
+            assembly.take_piece();
+        }
+        if assembly.rest.has_remaining() {
+            return None;
+        }
+        let Assembly { bytes, naming, .. } = self.assembling.pop_front()?;
+        let (name, bytes) = (naming.name(), bytes.freeze());
         let length = bytes.len() as u32;
-        self.insert(now, name, bytes);
+        self.insert(now, name, bytes.clone());
         self.offers.insert(name, Offer { length, holders: BTreeSet::from([me]) });
-        name
+        Some((name, bytes))
     }
 
     pub fn offers(&self) -> impl Iterator<Item = (DataName, u32, &BTreeSet<Incarnation>)> {
@@ -139,6 +171,7 @@ impl Data {
     /// Mastership is gone: its offers are not proposed here any more. The clients ask again.
     pub fn withdraw(&mut self) {
         self.offers.clear();
+        self.assembling.clear();
     }
 
     /// Starts fetching. Returns the offsets to ask for at once.
@@ -163,8 +196,9 @@ impl Data {
             return Vec::new();
         }
         let offered_by = offered.then_some(from);
+        let (bytes, naming) = (BytesMut::new(), Naming::default());
         let partial =
-            Partial { length, bytes: BytesMut::new(), asked: 0, from, progress: now, tried: now, offered_by };
+            Partial { length, bytes, naming, asked: 0, from, progress: now, tried: now, offered_by };
         let partial = self.partial.entry(name).or_insert(partial);
         partial.ask()
     }
@@ -175,19 +209,24 @@ impl Data {
         if length != partial.length || offset != expected || bytes.len() > (length - expected) as usize {
             return Arrival::Dropped;
         }
-        // The first bytes show that the value exists: room for all of it from here on.
-        partial.bytes.reserve(length as usize - partial.bytes.len());
-        partial.bytes.extend_from_slice(&bytes);
+        partial.naming.add(&bytes);
         partial.progress = now;
         partial.tried = now;
-        if (partial.bytes.len() as u32) < length {
-            return Arrival::More(partial.ask());
+        let whole = bytes.len() == length as usize;
+        if !whole {
+            // The first bytes show that the value exists: room for all of it from here on.
+            partial.bytes.reserve(length as usize - partial.bytes.len());
+            partial.bytes.extend_from_slice(&bytes);
+            if (partial.bytes.len() as u32) < length {
+                return Arrival::More(partial.ask());
+            }
         }
         let Some(partial) = self.partial.remove(&name) else { return Arrival::Dropped };
-        let bytes = partial.bytes.freeze();
-        if DataName::of(&bytes) != name {
+        if partial.naming.name() != name {
             return Arrival::Dropped;
         }
+        // What came in one chunk stays where it arrived: it is nearly all of that frame.
+        let bytes = if whole { bytes } else { partial.bytes.freeze() };
         self.insert(now, name, bytes.clone());
         Arrival::Complete(bytes, partial.offered_by)
     }
@@ -241,6 +280,18 @@ impl Data {
     }
 }
 
+impl Assembly {
+    /// Copied and named in pieces that stay in the processor's cache between the two.
+    fn take_piece(&mut self) {
+        let piece = self.rest.chunk();
+        let piece = &piece[..piece.len().min(PIECE_BYTES)];
+        let count = piece.len();
+        self.naming.add(piece);
+        self.bytes.extend_from_slice(piece);
+        self.rest.advance(count);
+    }
+}
+
 impl Partial {
     /// The next chunks to ask for: a few under way at once fill the link without flooding it.
     fn ask(&mut self) -> Vec<u32> {
@@ -254,9 +305,87 @@ impl Partial {
     }
 }
 
+/// Bytes in one chunk. A megabyte with what its sender wrapped around it is one, and so never copied by who fetches it.
+const CHUNK_BYTES: usize = 1024 * 1024 + 64 * 1024;
 /// Chunks under way per value.
-const FETCH_CHUNKS: usize = 4;
+const FETCH_CHUNKS: usize = 2;
+/// What is copied and named at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces in one step: a chunk, which takes a few hundred microseconds.
+const ASSEMBLE_PIECES: usize = CHUNK_BYTES / PIECE_BYTES + 1;
 /// Values under way at once: each may take [`OUT_OF_BAND_MAX`] bytes.
 const PARTIAL_MAX: usize = 16;
 /// How long a value that no entry names is kept: its begin may still be on the way.
 const UNNAMED_MICROS_MAX: u64 = 60_000_000;
+
+const _: () = assert!(CHUNK_BYTES < FRAME_BYTES_MAX / 2 && CHUNK_BYTES.is_multiple_of(PIECE_BYTES));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(1);
+
+    fn value(length: usize) -> Bytes {
+        (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    fn peer() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 1))
+    }
+
+    #[test]
+    fn a_value_is_put_on_offer_a_step_at_a_time() {
+        let bytes = value(3 * CHUNK_BYTES);
+        let mut head = Writer::default();
+        head.put_slice(b"head");
+        head.put_bytes(&bytes);
+        let mut data = Data::default();
+        data.take_in(head);
+        let mut steps = 1;
+        let (name, whole) = loop {
+            match data.assemble(NOW, Incarnation(1)) {
+                Some(done) => break done,
+                None => assert!(data.is_assembling() && data.offers().next().is_none()),
+            }
+            steps += 1;
+        };
+        assert_eq!(whole, [b"head", &bytes[..]].concat());
+        assert_eq!(name, DataName::of(&whole));
+        assert!(steps >= 3 && !data.is_assembling());
+        assert_eq!(
+            data.offers().map(|(name, length, _)| (name, length)).collect::<Vec<_>>(),
+            [(name, whole.len() as u32)]
+        );
+    }
+
+    #[test]
+    fn what_comes_in_one_chunk_is_not_copied() {
+        let bytes = value(1_000_100);
+        let (name, length) = (DataName::of(&bytes), bytes.len() as u32);
+        let mut data = Data::default();
+        assert_eq!(data.fetch(NOW, name, length, peer(), true), [0]);
+        let arrival = data.chunk(NOW, name, length, 0, bytes.clone());
+        assert!(matches!(arrival, Arrival::Complete(held, Some(_)) if held.as_ptr() == bytes.as_ptr()));
+    }
+
+    #[test]
+    fn a_value_is_held_only_if_its_bytes_match_its_name() {
+        let bytes = value(2 * CHUNK_BYTES + 1);
+        let (name, length) = (DataName::of(&bytes), bytes.len() as u32);
+        for damaged in [None, Some(0), Some(CHUNK_BYTES + 5), Some(bytes.len() - 1)] {
+            let mut sent = bytes.to_vec();
+            damaged.into_iter().for_each(|at: usize| sent[at] ^= 1);
+            let sent = Bytes::from(sent);
+            let mut data = Data::default();
+            data.fetch(NOW, name, length, peer(), false);
+            let mut arrivals = Vec::new();
+            for offset in (0..sent.len()).step_by(CHUNK_BYTES) {
+                let piece = sent.slice(offset..sent.len().min(offset + CHUNK_BYTES));
+                arrivals.push(data.chunk(NOW, name, length, offset as u32, piece));
+            }
+            let complete = matches!(arrivals.pop(), Some(Arrival::Complete(held, None)) if held == bytes);
+            assert_eq!((complete, data.get(&name).is_some()), (damaged.is_none(), damaged.is_none()));
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! The small words of agreement: who, which slot, how strong, when.
 
-use bytes::BytesMut;
-use kumo_wire::{Malformed, Reader, Wire};
+use kumo_wire::{Malformed, Reader, Wire, Writer};
 use std::fmt;
 
 /// Microseconds on this process's own monotonic clock (it counts while the machine sleeps).
@@ -84,7 +83,7 @@ impl fmt::Display for CellId {
 macro_rules! wire_newtype {
     ($($name:ident)*) => {$(
         impl Wire for $name {
-            fn encode(&self, out: &mut BytesMut) {
+            fn encode(&self, out: &mut Writer) {
                 self.0.encode(out);
             }
             fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -100,7 +99,7 @@ wire_newtype!(Time ReplicaId Incarnation CellId);
 const COUNT_MAX: u64 = 1 << 62;
 
 impl Wire for Instance {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.0.encode(out);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -110,7 +109,7 @@ impl Wire for Instance {
 }
 
 impl Wire for Round {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.sequence.encode(out);
         self.id.encode(out);
         self.incarnation.encode(out);

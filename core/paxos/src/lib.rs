@@ -42,6 +42,7 @@ mod mutation;
 mod proposer;
 mod replica;
 mod step;
+mod unheld;
 mod value;
 
 pub use acceptor::Acceptor;

@@ -254,7 +254,7 @@ pub const FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Payload bytes put into one message that may hold many entries (last, begin, decided).
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes in one part of a snapshot or of an out-of-band value.
+/// Bytes in one part of a snapshot.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
 wire_struct!(Envelope { cell, generation, from, sender, addressee, message });

@@ -156,8 +156,12 @@ impl Proposer {
 
     /// Everything up to `executed` is behind us.
     pub fn forget(&mut self, executed: Instance) {
-        self.open = self.open.split_off(&executed.next());
-        self.reports = self.reports.split_off(&executed.next());
+        while self.open.first_key_value().is_some_and(|(first, _)| *first <= executed) {
+            self.open.pop_first();
+        }
+        while self.reports.first_key_value().is_some_and(|(first, _)| *first <= executed) {
+            self.reports.pop_first();
+        }
         self.next = self.next.max(executed.next());
     }
 }

@@ -11,7 +11,8 @@ use crate::links::Links;
 use crate::message::{Envelope, Message, Position};
 use crate::mutation::Mutation;
 use crate::step::{Effect, ExitReason, Input, Record, Settings};
-use crate::value::{IN_BAND_MAX, Value};
+use crate::unheld::Unheld;
+use crate::value::{DataName, IN_BAND_MAX, Value};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ pub struct Replica {
     links: Links,
     lease: Lease,
     data: Data,
+    unheld: Unheld,
     /// Commands and configurations that wait for an instance.
     queue: VecDeque<Value>,
     /// Draws nonces: the entropy of the settings, stirred by a count.
@@ -125,6 +127,7 @@ impl Replica {
             links: Links::default(),
             lease,
             data: Data::default(),
+            unheld: Unheld::default(),
             queue: VecDeque::new(),
             drawn: 0,
             birth: now,
@@ -243,7 +246,7 @@ impl Replica {
         }
         let executable = match value {
             Value::Command(bytes) => Executable::Command(bytes.clone()),
-            Value::Large { name, .. } => Executable::Command(self.data.get(name)?),
+            Value::Large { name, .. } => Executable::Large(*name, self.data.get(name)?),
             Value::Noop | Value::Config(_) | Value::Genesis(_) => Executable::Nothing,
         };
         Some((instance, executable))
@@ -521,6 +524,8 @@ pub enum Executable {
     /// Nothing for the application: a no-op or a change of members.
     Nothing,
     Command(Bytes),
+    /// A large command and its name, which is checked and stands for it.
+    Large(DataName, Bytes),
 }
 
 /// Units for which an agent that answered a master answers no other round's collect.

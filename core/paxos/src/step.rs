@@ -5,7 +5,7 @@ use crate::identity::{CellId, Incarnation, Instance, Round};
 use crate::message::{Envelope, Hello, Message};
 use crate::value::{DataName, Value};
 use bytes::Bytes;
-use kumo_wire::{wire_enum, wire_struct};
+use kumo_wire::{Writer, wire_enum, wire_struct};
 use std::net::SocketAddr;
 
 /// What a replica is told at its start. Equal on no two replicas, and not agreed.
@@ -41,7 +41,7 @@ pub enum Input {
     /// A message arrived.
     Message(Envelope),
     /// A master puts a command up for agreement. Ignored by others: ask `is_master` first.
-    Propose(Bytes),
+    Propose(Writer),
     /// Load of this replica, told to the others: requests in the last heartbeat.
     Load(u32),
     /// An operator's change of members. Answered by [`Effect::Changed`].

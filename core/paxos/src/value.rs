@@ -53,6 +53,20 @@ impl Value {
 /// What an entry costs beside its bytes, about.
 const ENTRY_BYTES: usize = 64;
 
+/// Finds the name of bytes that come one piece after another. Its state takes two kilobytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Naming(Box<blake3::Hasher>);
+
+impl Naming {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn name(&self) -> DataName {
+        DataName(self.0.finalize().into())
+    }
+}
+
 /// Commands above this travel out of band. (The seed's PAXOS_COMMAND_SIZE.)
 pub const IN_BAND_MAX: usize = 64 * 1024;
 
@@ -62,7 +76,7 @@ pub const OUT_OF_BAND_MAX: usize = 64 * 1024 * 1024 + 16 * 1024;
 wire_enum!(Value { 0 = Noop, 1 = Command(bytes), 2 = Large { name, length }, 3 = Config(configuration), 4 = Genesis(genesis) });
 
 impl kumo_wire::Wire for DataName {
-    fn encode(&self, out: &mut bytes::BytesMut) {
+    fn encode(&self, out: &mut kumo_wire::Writer) {
         self.0.encode(out);
     }
     fn decode(input: &mut kumo_wire::Reader) -> Result<Self, kumo_wire::Malformed> {

@@ -367,8 +367,7 @@ wire_enum!(EntryChange { 1 = Created, 2 = Updated, 3 = Deleted });
 wire_enum!(QueueChange { 1 = Posted, 2 = Waiting });
 
 impl kumo_wire::Wire for Refusal {
-    fn encode(&self, out: &mut bytes::BytesMut) {
-        use bytes::BufMut;
+    fn encode(&self, out: &mut kumo_wire::Writer) {
         let (kind, text, number) = match self {
             Refusal::NotFound(path) => (1, path.as_str(), 0),
             Refusal::Exists(path) => (2, path.as_str(), 0),

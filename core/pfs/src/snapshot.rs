@@ -133,7 +133,7 @@ impl Piece {
     fn encode(&self, out: &mut BytesMut) {
         let start = out.len();
         out.put_u32_le(0);
-        self.record.encode(out);
+        self.record.append(out);
         let length = (out.len() - start - 4) as u32;
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }

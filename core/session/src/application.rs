@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use kumo_paxos::Instance;
-use kumo_wire::{Malformed, Reader, Wire};
+use kumo_wire::{Malformed, Reader, Wire, Writer};
 use std::fmt;
 
 /// A session, as the cell issued it: the cell's generation in the upper 16 bits, a count below, so that no
@@ -95,7 +95,7 @@ impl fmt::Display for SessionId {
 }
 
 impl Wire for SessionId {
-    fn encode(&self, out: &mut bytes::BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.0.encode(out);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -104,7 +104,7 @@ impl Wire for SessionId {
 }
 
 impl Wire for UnixMillis {
-    fn encode(&self, out: &mut bytes::BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.0.encode(out);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {

@@ -256,7 +256,8 @@ impl<A: Application> Cell<A> {
     /// Hands agreement's effects on, or acts on them. Acting may lead to more.
     fn settle_agreed(&mut self, now: Time, effects: &mut Vec<Effect>) {
         while !self.agreed.is_empty() {
-            for effect in std::mem::take(&mut self.agreed) {
+            let mut agreed = std::mem::take(&mut self.agreed);
+            for effect in agreed.drain(..) {
                 match effect {
                     kumo_paxos::Effect::Send(to, envelope) => effects.push(Effect::Peer(to, envelope)),
                     kumo_paxos::Effect::Dial(address) => effects.push(Effect::Dial(address)),
@@ -273,13 +274,19 @@ impl<A: Application> Cell<A> {
                     kumo_paxos::Effect::Exit(reason) => effects.push(Effect::Exit(reason)),
                 }
             }
+            if self.agreed.is_empty() {
+                // Keep the room for the next turn.
+                self.agreed = agreed;
+                return;
+            }
         }
     }
 
     fn execute(&mut self, now: Time, instance: Instance, executable: Executable, effects: &mut Vec<Effect>) {
-        let command = match executable {
-            Executable::Nothing => Bytes::new(),
-            Executable::Command(command) => command,
+        let (command, name) = match executable {
+            Executable::Nothing => (Bytes::new(), None),
+            Executable::Command(command) => (command, None),
+            Executable::Large(name, command) => (command, Some(name)),
         };
         let at = At { instance, generation: self.replica.generation() };
         if !command.is_empty() {
@@ -290,7 +297,7 @@ impl<A: Application> Cell<A> {
             // A panic must not take agreement down: this node steps aside until it has a state that got past it.
             let executed = catch_unwind(AssertUnwindSafe(|| {
                 table.end_earlier(at, application, told);
-                if command.is_empty() { None } else { table.execute(at, command, application, told) }
+                if command.is_empty() { None } else { table.execute(at, command, name, application, told) }
             }));
             match executed {
                 Ok(named) => self.tell(now, instance, named, effects),

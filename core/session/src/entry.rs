@@ -3,7 +3,7 @@
 use crate::application::{SessionId, UnixMillis};
 use crate::protocol::{Ask, Label};
 use bytes::Bytes;
-use kumo_wire::wire_enum;
+use kumo_wire::{SHARE_BYTES_MIN, wire_enum};
 
 /// One command of the agreed sequence. `time` is the proposing master's; executing takes the larger of it
 /// and the time of the entry before.
@@ -38,6 +38,22 @@ pub(crate) enum LogEntry {
         command: Bytes,
     },
 }
+
+impl LogEntry {
+    /// Room that all but unusual entries fit into, without the bytes of a large command, which are shared.
+    pub fn usual_bytes(&self) -> usize {
+        match self {
+            LogEntry::Request { ask: Ask::Command(command), .. } if command.len() < SHARE_BYTES_MIN => {
+                HEAD_BYTES + command.len()
+            }
+            LogEntry::House { command, .. } => HEAD_BYTES + command.len(),
+            LogEntry::Open { .. } | LogEntry::Request { .. } | LogEntry::Expire { .. } => HEAD_BYTES,
+        }
+    }
+}
+
+/// What an entry has before its command.
+const HEAD_BYTES: usize = 64;
 
 wire_enum!(LogEntry {
     1 = Open { time, token, label },

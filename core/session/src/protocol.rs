@@ -241,7 +241,7 @@ wire_enum!(EndReason { 1 = Expired, 2 = Closed, 3 = Killed, 4 = Unknown });
 wire_struct!(SessionInfo { session, label, opened, requests, parked, silent_ms });
 
 impl kumo_wire::Wire for Label {
-    fn encode(&self, out: &mut bytes::BytesMut) {
+    fn encode(&self, out: &mut kumo_wire::Writer) {
         self.address.encode(out);
         self.pid.encode(out);
         self.number.encode(out);

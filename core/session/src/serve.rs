@@ -8,7 +8,7 @@ use crate::protocol::{CellMessage, ClientMessage, EndReason, Label};
 use crate::session::REFUSALS_MAX;
 use crate::step::{ConnectionId, Effect, NodeNote};
 use kumo_paxos::{Instance, OUT_OF_BAND_MAX, Time};
-use kumo_wire::Wire;
+use kumo_wire::{Wire, Writer};
 
 /// What a session named on a connection is to it.
 pub(crate) enum Claim {
@@ -398,7 +398,9 @@ impl<A: Application> Cell<A> {
     }
 
     pub(crate) fn propose(&mut self, now: Time, entry: LogEntry) {
-        self.agree(now, kumo_paxos::Input::Propose(entry.to_bytes()));
+        let mut command = Writer::with_capacity(entry.usual_bytes());
+        entry.encode(&mut command);
+        self.agree(now, kumo_paxos::Input::Propose(command));
     }
 
     /// An open came too late: its session is over already.

@@ -2,9 +2,9 @@
 
 use crate::application::{GENERATION_SHIFT, SessionId, UnixMillis, numbered};
 use crate::protocol::{Label, Reply};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kumo_paxos::Instance;
-use kumo_wire::{Malformed, Reader, Wire, wire_struct};
+use kumo_wire::{Malformed, Reader, Wire, Writer, wire_struct};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One session as the log made it. Part of the snapshot.
@@ -193,7 +193,7 @@ const COUNT_END: u64 = 1 << 62;
 wire_struct!(Remembered { instance, reply });
 
 impl Wire for Session {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.id.encode(out);
         self.token.encode(out);
         self.label.encode(out);

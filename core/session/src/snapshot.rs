@@ -30,13 +30,13 @@ pub struct Parts<A: Application> {
 impl<A: Application> Parts<A> {
     pub(crate) fn new(table: &Table, application: &A) -> Parts<A> {
         let mut buffer = BytesMut::new();
-        table.time.encode(&mut buffer);
-        table.count.encode(&mut buffer);
-        (table.ended.len() as u32).encode(&mut buffer);
+        table.time.append(&mut buffer);
+        table.count.append(&mut buffer);
+        (table.ended.len() as u32).append(&mut buffer);
         for ended in &table.ended {
-            ended.encode(&mut buffer);
+            ended.append(&mut buffer);
         }
-        (table.sessions.len() as u32).encode(&mut buffer);
+        (table.sessions.len() as u32).append(&mut buffer);
         let sessions: Vec<Arc<Session>> = table.sessions.values().cloned().collect();
         Parts {
             buffer,
@@ -57,7 +57,7 @@ impl<A: Application> Iterator for Parts<A> {
         while self.buffer.len() <= CHUNK_BYTES
             && let Some(session) = self.sessions.next()
         {
-            session.encode(&mut self.buffer);
+            session.append(&mut self.buffer);
         }
         let piece = self.buffer.split_to(self.buffer.len().min(CHUNK_BYTES));
         self.table_done = self.buffer.is_empty() && self.sessions.len() == 0;
@@ -175,7 +175,7 @@ mod tests {
         let (mut table, mut echo) = (Table::default(), Echo(0));
         for (index, entry) in entries().into_iter().enumerate() {
             let at = At { instance: Instance(index as u64), generation: 1 };
-            table.execute(at, entry.to_bytes(), &mut echo, &mut Vec::new());
+            table.execute(at, entry.to_bytes(), None, &mut echo, &mut Vec::new());
         }
         (table, echo)
     }
@@ -207,7 +207,7 @@ mod tests {
             ask: Ask::Close,
         };
         let at = At { instance: Instance(99), generation: 1 };
-        table.execute(at, more.to_bytes(), &mut echo, &mut Vec::new());
+        table.execute(at, more.to_bytes(), None, &mut echo, &mut Vec::new());
         assert_eq!(parts.collect::<Vec<_>>(), before);
     }
 
@@ -257,7 +257,7 @@ mod tests {
                 let place = draw() % bytes.len().min(100);
                 bytes[place] = draw() as u8;
                 let at = At { instance: Instance(100 + round), generation: 1 };
-                table.execute(at, Bytes::from(bytes), &mut echo, &mut Vec::new());
+                table.execute(at, Bytes::from(bytes), None, &mut echo, &mut Vec::new());
             }
         }
     }

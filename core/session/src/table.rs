@@ -6,7 +6,7 @@ use crate::entry::LogEntry;
 use crate::protocol::{Ask, EndReason, Label, Reply};
 use crate::session::{REPLIES_MAX, Session};
 use bytes::Bytes;
-use kumo_paxos::Instance;
+use kumo_paxos::{DataName, Instance};
 use kumo_wire::{Wire, wire_struct};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -94,16 +94,21 @@ impl Table {
         self.ended.iter().find(|ended| ended.token == token)
     }
 
-    /// Executes one decided command. `None`: its bytes are no entry of this layer, and it is void.
+    /// Executes one decided command; a large one has a name. `None`: its bytes are no entry of this layer, and it is void.
     pub fn execute<A: Application>(
         &mut self,
         at: At,
         command: Bytes,
+        name: Option<DataName>,
         application: &mut A,
         told: &mut Vec<Told>,
     ) -> Option<Named> {
         self.digest.number(at.instance.0);
-        self.digest.bytes(&command);
+        // The name of a large command was compared with its bytes when they came, on every replica.
+        match name {
+            Some(name) => self.digest.bytes(&name.0),
+            None => self.digest.bytes(&command),
+        }
         match LogEntry::from_bytes(command).ok()? {
             LogEntry::Open { time, token, label } => {
                 self.time = self.time.max(time);

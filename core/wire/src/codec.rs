@@ -1,6 +1,7 @@
 //! [`Wire`]: a value's bytes, and back. [`Reader`] hands out parts of a shared buffer without copying.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use crate::Writer;
+use bytes::{Bytes, BytesMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Why bytes are not the value they were said to be.
@@ -22,14 +23,21 @@ pub enum Malformed {
 
 /// A value with a fixed, documented byte form.
 pub trait Wire: Sized {
-    fn encode(&self, out: &mut BytesMut);
+    fn encode(&self, out: &mut Writer);
     fn decode(input: &mut Reader) -> Result<Self, Malformed>;
 
     /// The value alone, as a message of its own.
     fn to_bytes(&self) -> Bytes {
-        let mut out = BytesMut::new();
-        self.encode(&mut out);
+        let mut out = BytesMut::with_capacity(USUAL_BYTES);
+        self.append(&mut out);
         out.freeze()
+    }
+
+    /// Writes the value behind what is in a buffer.
+    fn append(&self, out: &mut BytesMut) {
+        let mut writer = Writer::flat(std::mem::take(out));
+        self.encode(&mut writer);
+        *out = writer.into_buffer();
     }
 
     /// Reads a message that must hold this value and nothing else.
@@ -79,7 +87,7 @@ impl Reader {
 }
 
 /// Writes a count and the items.
-pub fn write_list<T: Wire>(items: &[T], out: &mut BytesMut) {
+pub fn write_list<T: Wire>(items: &[T], out: &mut Writer) {
     out.put_u32_le(items.len() as u32);
     for item in items {
         item.encode(out);
@@ -104,7 +112,7 @@ pub fn read_list<T: Wire>(input: &mut Reader) -> Result<Vec<T>, Malformed> {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Wire for $number {
-            fn encode(&self, out: &mut BytesMut) {
+            fn encode(&self, out: &mut Writer) {
                 out.put_slice(&self.to_le_bytes());
             }
             fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -116,7 +124,7 @@ macro_rules! numbers {
 numbers!(u8 u16 u32 u64 u128 i64);
 
 impl<const N: usize> Wire for [u8; N] {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         out.put_slice(self);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -125,7 +133,7 @@ impl<const N: usize> Wire for [u8; N] {
 }
 
 impl Wire for bool {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         out.put_u8(u8::from(*self));
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -138,9 +146,9 @@ impl Wire for bool {
 }
 
 impl Wire for Bytes {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         out.put_u32_le(self.len() as u32);
-        out.put_slice(self);
+        out.put_bytes(self);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
         let length = u32::decode(input)?;
@@ -149,7 +157,7 @@ impl Wire for Bytes {
 }
 
 impl Wire for String {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         out.put_u32_le(self.len() as u32);
         out.put_slice(self.as_bytes());
     }
@@ -160,7 +168,7 @@ impl Wire for String {
 }
 
 impl<T: Wire> Wire for Option<T> {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         match self {
             None => out.put_u8(0),
             Some(value) => {
@@ -178,7 +186,7 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<T: Wire> Wire for Vec<T> {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         write_list(self, out);
     }
     fn decode(input: &mut Reader) -> Result<Self, Malformed> {
@@ -187,7 +195,7 @@ impl<T: Wire> Wire for Vec<T> {
 }
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         self.0.encode(out);
         self.1.encode(out);
     }
@@ -201,7 +209,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 /// |      1 | 4 or 16 | IP, network order  |
 /// |        |       2 | port               |
 impl Wire for SocketAddr {
-    fn encode(&self, out: &mut BytesMut) {
+    fn encode(&self, out: &mut Writer) {
         match self.ip() {
             IpAddr::V4(ip) => {
                 out.put_u8(4);
@@ -224,6 +232,9 @@ impl Wire for SocketAddr {
     }
 }
 
+/// Room for a small message in one piece.
+const USUAL_BYTES: usize = 64;
+
 /// Items for which a list reserves room before it has seen them.
 const LIST_RESERVE_MAX: usize = 1024;
 
@@ -232,7 +243,7 @@ const LIST_RESERVE_MAX: usize = 1024;
 macro_rules! wire_struct {
     ($name:ty { $($field:ident),* $(,)? }) => {
         impl $crate::Wire for $name {
-            fn encode(&self, _out: &mut bytes::BytesMut) {
+            fn encode(&self, _out: &mut $crate::Writer) {
                 $($crate::Wire::encode(&self.$field, _out);)*
             }
             fn decode(_input: &mut $crate::Reader) -> Result<Self, $crate::Malformed> {
@@ -247,10 +258,10 @@ macro_rules! wire_struct {
 macro_rules! wire_enum {
     ($name:ty { $($kind:literal = $variant:ident $({ $($field:ident),* $(,)? })? $(($inner:ident))?),* $(,)? }) => {
         impl $crate::Wire for $name {
-            fn encode(&self, out: &mut bytes::BytesMut) {
+            fn encode(&self, out: &mut $crate::Writer) {
                 match self {
                     $(Self::$variant $({ $($field),* })? $(($inner))? => {
-                        bytes::BufMut::put_u8(out, $kind);
+                        out.put_u8($kind);
                         $($($crate::Wire::encode($field, out);)*)?
                         $($crate::Wire::encode($inner, out);)?
                     })*

@@ -4,7 +4,7 @@
 //! |      0 |    4 | length of the body, little-endian      |
 //! |      4 |    n | body: one [`Wire`] value  |
 
-use crate::{Malformed, Wire};
+use crate::{Malformed, Wire, Writer};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// The length field of a frame.
@@ -27,11 +27,26 @@ pub fn take(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Malfor
     Ok(Some(buffer.split_to(length).freeze()))
 }
 
+/// Bytes that are still to come of a frame whose first are here.
+pub fn missing(buffer: &[u8]) -> usize {
+    let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return 0 };
+    (HEADER_BYTES + u32::from_le_bytes(*header) as usize).saturating_sub(buffer.len())
+}
+
 /// Appends one value as a frame.
-pub fn put<T: Wire>(value: &T, out: &mut BytesMut) {
-    let start = out.len();
+pub fn put<T: Wire>(value: &T, out: &mut Writer) {
+    let start = out.mark();
     out.put_u32_le(0);
     value.encode(out);
+    let length = (out.since(start) - HEADER_BYTES) as u32;
+    out.patch(start, &length.to_le_bytes());
+}
+
+/// As [`put`], into a plain buffer: for what is small, or is written beside other bytes.
+pub fn append<T: Wire>(value: &T, out: &mut BytesMut) {
+    let start = out.len();
+    out.put_u32_le(0);
+    value.append(out);
     let length = (out.len() - start - HEADER_BYTES) as u32;
     out[start..start + HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
 }
@@ -42,12 +57,12 @@ mod tests {
 
     #[test]
     fn frames_come_back_whole_and_in_order() {
-        let mut stream = BytesMut::new();
+        let mut stream = Writer::default();
         put(&"first".to_owned(), &mut stream);
         put(&"second".to_owned(), &mut stream);
         let mut arrived = BytesMut::new();
         let mut seen = Vec::new();
-        for &byte in stream.iter() {
+        for &byte in stream.into_bytes().iter() {
             arrived.put_u8(byte);
             while let Some(body) = take(&mut arrived, 64).unwrap() {
                 seen.push(String::from_bytes(body).unwrap());

@@ -11,5 +11,7 @@
 mod codec;
 pub mod frame;
 pub mod memcache;
+mod writer;
 
 pub use codec::{Malformed, Reader, Wire, read_list, write_list};
+pub use writer::{SHARE_BYTES_MIN, Writer};

@@ -411,6 +411,10 @@ impl<A: Application, H: House<A>> Node<A, H> {
         .flatten()
         .min();
         let Some(wanted) = wanted else { return };
+        if wanted <= now {
+            // There is more to do at once. The runtime's timers count milliseconds.
+            return context.waker().wake_by_ref();
+        }
         // An earlier alarm is left as it is: it costs one idle turn, moving it would cost more on every turn.
         if self.timer_at.is_none_or(|at| at > wanted) {
             let pause = Duration::from_micros(wanted.since(now));

@@ -189,11 +189,11 @@ fn a_taken_address_is_one_clear_line() {
 fn requests_sent_together_are_all_answered() {
     let nodes = cell(3, None);
     let mut session = Session::open(nodes[0].config.listen, 1);
-    let mut out = BytesMut::new();
+    let mut out = kumo_wire::Writer::default();
     for tag in 0..500 {
         kumo_wire::frame::put(&ClientMessage::Status { tag }, &mut out);
     }
-    session.raw.stream.write_all(&out).unwrap();
+    session.raw.stream.write_all(&out.into_bytes()).unwrap();
     let mut expected = 0;
     while expected < 500 {
         if let CellMessage::Status { tag, .. } = session.raw.receive().unwrap() {

@@ -114,8 +114,8 @@ async fn ask(address: SocketAddr, request: &ToolRequest, patience: Duration) -> 
 async fn exchange(mut stream: TcpStream, request: &ToolRequest) -> Result<ToolAnswer, String> {
     let said = |error: std::io::Error| error.to_string();
     let mut out = BytesMut::new();
-    frame::put(&Greeting::Hello(hello()), &mut out);
-    frame::put(request, &mut out);
+    frame::append(&Greeting::Hello(hello()), &mut out);
+    frame::append(request, &mut out);
     stream.write_all(&out).await.map_err(said)?;
     let mut inbox = BytesMut::new();
     match receive::<Greeting>(&mut stream, &mut inbox).await? {

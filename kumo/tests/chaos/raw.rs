@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use kumo_paxos::{CellId, Hello, Incarnation, Instance, MAGIC, Side, Status, VERSION};
 use kumo_session::{CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, Greeting, Label, SessionId};
-use kumo_wire::{Wire, frame};
+use kumo_wire::{Wire, Writer, frame};
 use pfs::Query;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,9 +38,9 @@ impl Raw {
     }
 
     pub fn send<T: Wire>(&mut self, value: &T) {
-        let mut out = BytesMut::new();
+        let mut out = Writer::default();
         frame::put(value, &mut out);
-        self.send_bytes(&out);
+        self.send_bytes(&out.into_bytes());
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {

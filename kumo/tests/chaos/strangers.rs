@@ -6,7 +6,7 @@ use crate::raw::{self, Raw, hello};
 use bytes::{BufMut, BytesMut};
 use kumo_paxos::{CellId, Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Instance, Message, Side};
 use kumo_session::{Ask, CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, EndReason, Greeting, SessionId};
-use kumo_wire::frame;
+use kumo_wire::{Writer, frame};
 use std::io::Read;
 use std::process::Stdio;
 
@@ -120,9 +120,10 @@ fn bad_greetings(cell: &Cell, index: usize) -> usize {
         raw.send(&Greeting::Hello(hello.clone()));
         told_and_logged(cell, index, &raw.local().to_string(), &raw.refused_greeting(), reason);
     }
-    let mut whole = BytesMut::new();
+    let mut whole = Writer::default();
     frame::put(&Greeting::Hello(hello()), &mut whole);
-    let mut cut = whole.clone();
+    let whole = whole.into_bytes();
+    let mut cut = BytesMut::from(&whole[..]);
     cut[0] -= 1;
     let bytes: [(&[u8], &str); 4] = [
         (b"GET / HTTP/1.1\r\nHost: kumo\r\n\r\n", "not a greeting"),
@@ -192,7 +193,7 @@ fn bad_replicas(cell: &Cell, index: usize) -> usize {
     let status = raw::status(cell.address(index)).expect("a status");
     let addressee = raw::incarnation(cell.address(index)).expect("a hello");
     let (cell_id, generation, name) = (status.cell, status.generation, cell.address((index + 1) % 3));
-    let mut lie = BytesMut::new();
+    let mut lie = Writer::default();
     let envelope = Envelope {
         cell: cell_id,
         generation,
@@ -202,6 +203,7 @@ fn bad_replicas(cell: &Cell, index: usize) -> usize {
         message: Message::CatchUp { from: Instance(0) },
     };
     frame::put(&envelope, &mut lie);
+    let lie = lie.into_bytes();
     let oversized = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
     let bytes: [(&[u8], &str); 2] =
         [(&lie, "in another replica's name"), (&oversized, "bad message from a replica")];

@@ -5,6 +5,7 @@ use crate::data::Arrival;
 use crate::identity::{Instance, Round, Time};
 use crate::message::{Message, Proposal};
 use crate::step::{Effect, Record};
+use crate::unheld::Begun;
 use crate::value::{DataName, Value};
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -45,8 +46,13 @@ impl Replica {
             return;
         }
         for proposal in &proposals {
-            if let Value::Large { name, length } = &proposal.value {
+            if let Value::Large { name, length } = &proposal.value
+                && !self.data.holds(&proposal.value)
+            {
                 self.fetch(now, *name, *length, from, false, effects);
+                let (lineage, proposal) = (self.lineage, proposal.clone());
+                let begun = Begun { lineage, from, round, sent, proposal };
+                self.unheld.note(self.agreement.log().executed(), begun);
             }
         }
         let data = &self.data;
@@ -114,6 +120,10 @@ impl Replica {
                 self.records.push(Record::Data { name, bytes });
                 if let Some(offerer) = offered_by {
                     self.send(offerer, Message::Held { name }, effects);
+                }
+                // Begun before its bytes were here: as if the begin had come only now.
+                for Begun { from, round, sent, proposal, .. } in self.unheld.take(name, self.lineage) {
+                    self.begin(now, from, round, sent, Instance(0), vec![proposal], effects);
                 }
                 self.eager = true;
             }

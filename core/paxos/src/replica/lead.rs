@@ -4,9 +4,9 @@ use super::{GRANT_UNITS, Replica};
 use crate::agreement::Last;
 use crate::identity::{Incarnation, Instance, Round, Time};
 use crate::message::Message;
-use crate::step::{Effect, Note};
+use crate::step::{Effect, Note, Record};
 use crate::value::{IN_BAND_MAX, OUT_OF_BAND_MAX, Value};
-use bytes::Bytes;
+use kumo_wire::Writer;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -85,18 +85,30 @@ impl Replica {
     }
 
     /// A command of the host. A large one is offered first and gets its instance when enough hold it.
-    pub(super) fn propose(&mut self, now: Time, command: Bytes, effects: &mut Vec<Effect>) {
+    pub(super) fn propose(&mut self, now: Time, command: Writer, effects: &mut Vec<Effect>) {
         if self.reign.is_none() || command.len() > OUT_OF_BAND_MAX {
             return;
         }
         if command.len() <= IN_BAND_MAX {
-            self.queue.push_back(Value::Command(command));
+            self.queue.push_back(Value::Command(command.into_bytes()));
+            self.eager = true;
         } else {
-            let name = self.data.offer(now, self.settings.incarnation, command.clone());
-            self.records.push(crate::step::Record::Data { name, bytes: command });
-            self.resend_offers(effects);
+            self.data.take_in(command);
+            self.assemble(now, effects);
         }
-        self.eager = true;
+    }
+
+    /// Goes on preparing large commands; the next one that is ready is offered.
+    pub(super) fn assemble(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if let Some((name, bytes)) = self.data.assemble(now, self.settings.incarnation) {
+            let length = bytes.len() as u32;
+            self.records.push(Record::Data { name, bytes });
+            for voter in self.voter_addresses() {
+                self.send(voter, Message::Offer { name, length }, effects);
+            }
+            self.eager = true;
+        }
+        self.eager |= self.data.is_assembling();
     }
 
     pub(super) fn resend_offers(&mut self, effects: &mut Vec<Effect>) {

@@ -17,6 +17,7 @@ impl Replica {
         if self.wants_round && now >= self.lease.free_at() {
             self.raise(now, effects);
         }
+        self.assemble(now, effects);
         self.pump(now, effects);
         if now >= self.next_resend {
             self.next_resend = now.plus_micros(self.resend_micros());

@@ -141,7 +141,7 @@ fn executed_large_values_go_with_their_entries() {
         let mut b = vec![0u8; 1 << 20];
         b[..4].copy_from_slice(&k.to_le_bytes());
         names.push(DataName::of(&b));
-        world.step(1, Input::Propose(b.into()));
+        world.step(1, Input::Propose(bytes::Bytes::from(b).into()));
         world.run(20);
         for p in world.processes.values_mut() {
             p.executed.clear();
@@ -211,4 +211,19 @@ fn a_candidate_that_cannot_recover_gives_way() {
     world.filter = None;
     world.commands("crash 2; run 60000; show; restart 2 knowing 1 2 3; run 60000; show");
     assert!(world.master().is_some(), "no master 120 s after healing");
+}
+
+#[test]
+fn who_gets_the_bytes_after_the_begin_needs_no_catch_up() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    // 1 and 2 decide while the bytes are still on their way to 3.
+    world.filter = Some(Box::new(|_, to, message| to != 3 || !matches!(message, Message::Chunk { .. })));
+    world.commands("large 1 100; run 100");
+    let decided = world.processes[&1].replica.executed_upto();
+    assert!(world.processes[&3].replica.executed_upto() < decided);
+    world.filter =
+        Some(Box::new(|from, _, message| from != 3 || !matches!(message, Message::CatchUp { .. })));
+    world.run(1000);
+    assert!(world.processes[&3].replica.executed_upto() >= decided);
 }

@@ -72,7 +72,7 @@ impl World {
                 process.replica.panicked(now, &mut effects);
                 break;
             }
-            if let Executable::Command(bytes) = executable {
+            if let Executable::Command(bytes) | Executable::Large(_, bytes) = executable {
                 process.executed.push((instance, String::from_utf8_lossy(&bytes).into_owned()));
             }
             process.replica.executed(now, instance.0.wrapping_mul(31), &mut effects);
@@ -237,11 +237,11 @@ impl World {
             ["heal"] => self.cut.clear(),
             ["run", millis] => self.run(millis.parse().expect("milliseconds")),
             ["propose", id, text] => {
-                self.step(number(id), Input::Propose(Bytes::copy_from_slice(text.as_bytes())));
+                self.step(number(id), Input::Propose(Bytes::copy_from_slice(text.as_bytes()).into()));
             }
             ["large", id, kilobytes] => {
                 let bytes = vec![b'x'; usize::from(number(kilobytes)) * 1024];
-                self.step(number(id), Input::Propose(bytes.into()));
+                self.step(number(id), Input::Propose(Bytes::from(bytes).into()));
             }
             ["add", id, new] => self.step(number(id), Input::Change(Change::Add(address(number(new))))),
             ["promote", id, new] => {

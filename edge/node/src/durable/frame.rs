@@ -77,7 +77,7 @@ impl Kind {
 pub fn put<T: Wire>(value: &T, out: &mut BytesMut) {
     let start = out.len();
     out.put_u64_le(0);
-    value.encode(out);
+    value.append(out);
     seal(&mut out[start..]);
 }
 

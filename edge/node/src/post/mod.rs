@@ -161,7 +161,7 @@ impl Post {
 
     pub fn send<T: Wire>(&mut self, id: ConnectionId, message: &T) {
         if let Some(outbox) = self.hub.outbox(id) {
-            frame::put(message, outbox);
+            frame::append(message, outbox);
         }
     }
 

@@ -19,7 +19,10 @@ impl Inbox {
     /// Reads once. 0: the other side is done. `Pending`: nothing is there, and the waker is registered.
     /// A read that did not fill the buffer has drained the socket; the next call then costs no system call.
     pub fn fill(&mut self, stream: &mut TcpStream, context: &mut Context) -> Poll<io::Result<usize>> {
-        if self.buffer.capacity() - self.buffer.len() < SPARE_BYTES_MIN {
+        // A large frame has its room since its length is known: more would move what is here of it.
+        let large = self.buffer.len() > COPY_BYTES_MAX && frame::missing(&self.buffer) > 0;
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if spare < SPARE_BYTES_MIN && !(large && spare > 0) {
             self.buffer.reserve(READ_BYTES);
         }
         let read = pin!(stream.read_buf(&mut self.buffer));

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 /// A link to one peer. Messages go out on it; only the greeting comes back.
 pub struct Link {
     pub address: SocketAddr,
+    pub lane: Lane,
     pub signal: Arc<Signal>,
     /// In this turn's list of links to flush.
     pub dirty: bool,
@@ -32,13 +33,35 @@ pub struct Link {
     unit_micros: u64,
 }
 
+/// What a link carries. Large values go over a connection of their own: in one stream what is small would wait for
+/// everything that the kernels on both sides hold, and for the peer to work on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// All messages while there is no other link, and what is not bulk. While it is up, the peer is.
+    Main,
+    /// Kept while the main link is up.
+    Bulk,
+}
+
 type Dialling = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 enum State {
-    Waiting { until: Time },
-    Dialling { dialling: Dialling, until: Time },
-    Greeting { connection: Connection, until: Time },
-    Up { connection: Connection },
+    /// Not wanted now.
+    Resting,
+    Waiting {
+        until: Time,
+    },
+    Dialling {
+        dialling: Dialling,
+        until: Time,
+    },
+    Greeting {
+        connection: Connection,
+        until: Time,
+    },
+    Up {
+        connection: Connection,
+    },
 }
 
 struct Connection {
@@ -48,11 +71,14 @@ struct Connection {
 }
 
 impl Link {
-    pub fn new(now: Time, address: SocketAddr, signal: Arc<Signal>, unit_micros: u64) -> Link {
+    pub fn new(now: Time, address: SocketAddr, lane: Lane, signal: Arc<Signal>, unit_micros: u64) -> Link {
         let waker = Waker::from(signal.clone());
+        let state = match lane {
+            Lane::Main => State::Waiting { until: now },
+            Lane::Bulk => State::Resting,
+        };
         signal.raise();
-        let state = State::Waiting { until: now };
-        Link { address, signal, dirty: false, waker, state, failures: 0, reason: None, unit_micros }
+        Link { address, lane, signal, dirty: false, waker, state, failures: 0, reason: None, unit_micros }
     }
 
     /// Goes as far as it can: dials when it is time, greets, notices the end. `jitter` is any number.
@@ -67,6 +93,7 @@ impl Link {
         let mut context = Context::from_waker(&waker);
         loop {
             let stepped = match &mut self.state {
+                State::Resting => return,
                 State::Waiting { until } if *until > now => return,
                 State::Waiting { .. } => {
                     let dialling = Box::pin(TcpStream::connect(self.address));
@@ -130,23 +157,29 @@ impl Link {
         self.state = State::Up { connection };
         self.failures = 0;
         self.reason = None;
-        info!(peer = %self.address, "link up");
-        inputs.push(Input::PeerUp(hello));
+        if self.lane == Lane::Main {
+            info!(peer = %self.address, "link up");
+            inputs.push(Input::PeerUp(hello));
+        }
         Ok(())
     }
 
     /// Drops what there is of a connection and waits before the next dial.
     fn fail(&mut self, now: Time, reason: String, jitter: u64, inputs: &mut Vec<Input>) {
         match &self.state {
-            State::Up { .. } => {
+            State::Up { .. } if self.lane == Lane::Main => {
                 info!(peer = %self.address, reason, "link down");
                 inputs.push(Input::PeerDown(self.address));
             }
             State::Greeting { .. } if self.reason.as_ref() != Some(&reason) => {
                 warn!(peer = %self.address, reason, "peer refused");
             }
-            State::Waiting { .. } | State::Dialling { .. } | State::Greeting { .. } => {
-                tracing::debug!(peer = %self.address, reason, "dial failed");
+            State::Resting
+            | State::Waiting { .. }
+            | State::Dialling { .. }
+            | State::Greeting { .. }
+            | State::Up { .. } => {
+                tracing::debug!(peer = %self.address, lane = ?self.lane, reason, "dial failed");
             }
         }
         self.reason = Some(reason);
@@ -160,6 +193,25 @@ impl Link {
         if let State::Waiting { until } = &mut self.state {
             *until = now;
             self.signal.raise();
+        }
+    }
+
+    /// The main link is up, or not: so is this one to be.
+    pub fn follow(&mut self, now: Time, main_up: bool) {
+        match (&self.state, main_up) {
+            (State::Resting, true) => {
+                self.state = State::Waiting { until: now };
+                self.signal.raise();
+            }
+            (State::Resting, false) => {}
+            (
+                State::Waiting { .. } | State::Dialling { .. } | State::Greeting { .. } | State::Up { .. },
+                up,
+            ) => {
+                if !up {
+                    self.state = State::Resting;
+                }
+            }
         }
     }
 
@@ -184,7 +236,7 @@ impl Link {
 
     pub fn has_output(&self) -> bool {
         match &self.state {
-            State::Waiting { .. } | State::Dialling { .. } => false,
+            State::Resting | State::Waiting { .. } | State::Dialling { .. } => false,
             State::Greeting { connection, .. } | State::Up { connection } => !connection.lanes.is_empty(),
         }
     }
@@ -195,7 +247,7 @@ impl Link {
             State::Waiting { until } | State::Dialling { until, .. } | State::Greeting { until, .. } => {
                 Some(*until)
             }
-            State::Up { .. } => None,
+            State::Resting | State::Up { .. } => None,
         }
     }
 
@@ -234,7 +286,7 @@ impl Connection {
 }
 
 /// What may wait behind everything else: it is large, and whoever needs it asks again.
-fn is_bulk(message: &Message) -> bool {
+pub fn is_bulk(message: &Message) -> bool {
     match message {
         Message::Chunk { .. } | Message::SnapshotPart { .. } | Message::Decided { .. } => true,
         Message::Collect { .. }

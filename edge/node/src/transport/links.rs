@@ -1,6 +1,6 @@
-//! [`Links`]: the links this node dials, one per peer the cell names.
+//! [`Links`]: the links this node dials, two to each peer the cell names.
 
-use super::link::Link;
+use super::link::{Lane, Link, is_bulk};
 use super::ready::{ReadyList, Signal, Token};
 use kumo_paxos::{Envelope, Time};
 use kumo_session::{Application, Cell, Input};
@@ -30,24 +30,25 @@ impl Links {
         if address == self.own || self.links.iter().any(|(_, link)| link.address == address) {
             return;
         }
-        self.number += 1;
-        let signal = Signal::new(Token::Link(self.number), &self.ready);
-        self.links.push((self.number, Link::new(now, address, signal, self.unit_micros)));
+        for lane in [Lane::Main, Lane::Bulk] {
+            self.number += 1;
+            let signal = Signal::new(Token::Link(self.number), &self.ready);
+            self.links.push((self.number, Link::new(now, address, lane, signal, self.unit_micros)));
+        }
     }
 
     /// Gives the link to that address up.
     pub fn undial(&mut self, address: SocketAddr, inputs: &mut Vec<Input>) {
-        let Some(index) = self.links.iter().position(|(_, link)| link.address == address) else { return };
-        let (_, link) = self.links.swap_remove(index);
-        if link.is_up() {
+        if self.find(address, Lane::Main).is_some_and(|link| link.is_up()) {
             inputs.push(Input::PeerDown(address));
         }
+        self.links.retain(|(_, link)| link.address != address);
     }
 
     /// A peer that says hello to us can be dialled.
     pub fn hurry(&mut self, now: Time, address: SocketAddr) {
-        if let Some(link) = self.links.iter_mut().find(|(_, link)| link.address == address) {
-            link.1.hurry(now);
+        if let Some(link) = self.find(address, Lane::Main) {
+            link.hurry(now);
         }
     }
 
@@ -58,6 +59,7 @@ impl Links {
         link.signal.seen();
         link.advance(now, cell, jitter, inputs);
         link.dirty |= link.has_output();
+        self.follow(now);
     }
 
     /// Lets the links go on whose time has come.
@@ -68,11 +70,27 @@ impl Links {
                 link.advance(now, cell, jitter, inputs);
             }
         }
+        self.follow(now);
+    }
+
+    /// The second link to a peer is kept while the first is up.
+    fn follow(&mut self, now: Time) {
+        let up: Vec<SocketAddr> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.lane == Lane::Main && link.is_up())
+            .map(|(_, link)| link.address)
+            .collect();
+        for (_, link) in self.links.iter_mut().filter(|(_, link)| link.lane == Lane::Bulk) {
+            link.follow(now, up.contains(&link.address));
+        }
     }
 
     pub fn send(&mut self, now: Time, to: SocketAddr, envelope: &Envelope, inputs: &mut Vec<Input>) {
         let jitter = self.jitter();
-        let Some((_, link)) = self.links.iter_mut().find(|(_, link)| link.address == to) else { return };
+        let parted = is_bulk(&envelope.message) && self.find(to, Lane::Bulk).is_some_and(|link| link.is_up());
+        let lane = if parted { Lane::Bulk } else { Lane::Main };
+        let Some(link) = self.find(to, lane) else { return };
         link.send(now, envelope, jitter, inputs);
         link.dirty = true;
     }
@@ -93,6 +111,11 @@ impl Links {
 
     pub fn has_output(&self) -> bool {
         self.links.iter().any(|(_, link)| link.has_output())
+    }
+
+    fn find(&mut self, address: SocketAddr, lane: Lane) -> Option<&mut Link> {
+        let mut links = self.links.iter_mut().map(|(_, link)| link);
+        links.find(|link| link.address == address && link.lane == lane)
     }
 
     /// The next of a sequence of numbers (xorshift).

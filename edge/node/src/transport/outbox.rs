@@ -1,10 +1,10 @@
 //! What waits to be written: [`Outbox`] for one connection, and [`Lanes`] for a link where bulk must not hold up
 //! heartbeats.
 
-use bytes::{Buf, BufMut, BytesMut};
-use kumo_wire::{Wire, frame};
+use bytes::{Buf, Bytes};
+use kumo_wire::{Wire, Writer, frame};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
@@ -13,42 +13,51 @@ use tokio::net::TcpStream;
 /// Frames for one connection, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    buffer: BytesMut,
+    frames: Writer,
 }
 
 impl Outbox {
     pub fn put<T: Wire>(&mut self, value: &T) {
-        frame::put(value, &mut self.buffer);
+        frame::put(value, &mut self.frames);
     }
 
     /// A frame whose body is made already.
-    pub fn put_body(&mut self, body: &[u8]) {
-        self.buffer.put_u32_le(body.len() as u32);
-        self.buffer.put_slice(body);
+    pub fn put_body(&mut self, body: &Bytes) {
+        self.frames.put_u32_le(body.len() as u32);
+        self.frames.put_bytes(body);
     }
 
     pub fn len(&self) -> usize {
-        self.buffer.len()
+        self.frames.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.frames.is_empty()
     }
 
     /// Writes until all is written or the socket is full; then the waker is registered.
     pub fn flush(&mut self, stream: &mut TcpStream, context: &mut Context) -> io::Result<()> {
-        while !self.buffer.is_empty() {
-            match Pin::new(&mut *stream).poll_write(context, &self.buffer) {
+        while !self.frames.is_empty() {
+            match self.write(stream, context) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(count)) if count == self.buffer.len() => self.buffer.clear(),
-                Poll::Ready(Ok(count)) => self.buffer.advance(count),
+                Poll::Ready(Ok(count)) => self.frames.advance(count),
             }
         }
-        if self.buffer.capacity() > KEEP_BYTES {
-            self.buffer = BytesMut::new();
-        }
+        self.frames.reset(KEEP_BYTES);
         Ok(())
+    }
+
+    /// One write call: for all of it, wherever its parts are.
+    fn write(&self, stream: &mut TcpStream, context: &mut Context) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(stream);
+        let first = self.frames.chunk();
+        if first.len() == self.frames.len() {
+            return stream.poll_write(context, first);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.frames.chunks_vectored(&mut slices);
+        stream.poll_write_vectored(context, &slices[..count])
     }
 }
 
@@ -57,8 +66,8 @@ impl Outbox {
 pub struct Lanes {
     /// Being written; begins inside a frame when a write was cut short.
     writing: Outbox,
-    small: BytesMut,
-    bulk: VecDeque<BytesMut>,
+    small: Writer,
+    bulk: VecDeque<Writer>,
     bulk_bytes: usize,
 }
 
@@ -75,7 +84,7 @@ impl Lanes {
         if self.bulk_bytes >= BULK_BYTES_MAX {
             return;
         }
-        let mut frame = BytesMut::new();
+        let mut frame = Writer::default();
         frame::put(value, &mut frame);
         self.bulk_bytes += frame.len();
         self.bulk.push_back(frame);
@@ -103,18 +112,18 @@ impl Lanes {
         if !self.writing.is_empty() {
             return;
         }
-        std::mem::swap(&mut self.writing.buffer, &mut self.small);
+        std::mem::swap(&mut self.writing.frames, &mut self.small);
         while self.writing.len() < BULK_WRITE_BYTES
             && let Some(frame) = self.bulk.pop_front()
         {
             self.bulk_bytes -= frame.len();
-            match self.writing.is_empty() {
-                true => self.writing.buffer = frame,
-                false => self.writing.buffer.extend_from_slice(&frame),
-            }
+            self.writing.frames.append(frame);
         }
     }
 }
+
+/// Parts that one write call takes: a few shared values, and what stands between them.
+const SLICES_MAX: usize = 16;
 
 /// Memory an empty outbox keeps for the next turn.
 const KEEP_BYTES: usize = 256 * 1024;
@@ -122,8 +131,8 @@ const KEEP_BYTES: usize = 256 * 1024;
 /// Small frames that wait for a peer. They are what agreement needs now; a peer this far behind is not reading.
 const SMALL_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Bulk that waits for a peer: enough to keep a fast network busy between two turns.
-const BULK_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bulk that waits for a peer: all that it may have asked for at once of large values, and more.
+const BULK_BYTES_MAX: usize = 48 * 1024 * 1024;
 
 /// Bulk that one write call takes: what is small waits at most for this, and for what the kernel holds.
 const BULK_WRITE_BYTES: usize = 256 * 1024;
@@ -131,7 +140,7 @@ const BULK_WRITE_BYTES: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
+    use bytes::{Bytes, BytesMut};
 
     fn frames(lanes: &mut Lanes) -> Vec<Bytes> {
         let mut seen = Vec::new();
@@ -140,7 +149,7 @@ mod tests {
             if lanes.writing.is_empty() {
                 return seen;
             }
-            let mut buffer = std::mem::take(&mut lanes.writing.buffer);
+            let mut buffer = BytesMut::from(std::mem::take(&mut lanes.writing.frames).into_bytes());
             while let Some(body) = frame::take(&mut buffer, BULK_BYTES_MAX).unwrap() {
                 seen.push(Bytes::from_bytes(body).unwrap());
             }

@@ -6,7 +6,7 @@ use kumo_node::{NodeConfig, NodeError};
 use kumo_paxos::{CellId, Hello, Incarnation, Instance, MAGIC, Side, VERSION};
 use kumo_pfs::{Command, Condition, Place, Query, Reply};
 use kumo_session::{Ask, CellMessage, ClientMessage, Greeting, Label, Reply as SessionReply, SessionId};
-use kumo_wire::{Wire, frame};
+use kumo_wire::{Wire, Writer, frame};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -109,9 +109,9 @@ impl Raw {
     }
 
     pub fn send<T: Wire>(&mut self, value: &T) {
-        let mut out = BytesMut::new();
+        let mut out = Writer::default();
         frame::put(value, &mut out);
-        self.stream.write_all(&out).unwrap();
+        self.stream.write_all(&out.into_bytes()).unwrap();
     }
 
     /// The next frame; `None` at the end of the connection.

@@ -6,16 +6,17 @@ use crate::store::history::{Call, Ending, tokens};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Whether some order of the calls explains all answers. A value whose expiry is below `far` may vanish.
 pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
     let mut steps: Vec<Step> = calls.filter_map(Step::of).collect();
+    settle_seen(&mut steps);
     blur_unseen(&mut steps);
     in_likely_order(&mut steps);
     let mut search = Search::new(&steps, far);
     let mut done = vec![0u64; steps.len().div_ceil(64)];
-    match search.place(&mut done, State::default(), 0) {
+    match search.place(&mut done, State::default(), None, 0) {
         Outcome::Found => Ok(()),
         Outcome::None => Err(explain(&steps, search.placed, search.stuck)),
         Outcome::TooMuch => Err(format!(
@@ -32,8 +33,10 @@ struct Step<'a> {
     /// The end of time for a call that may take effect at any later time.
     settled: u64,
     operation: Cow<'a, Operation>,
-    /// `None`: whether it took effect is not known.
+    /// `None`: nobody was told whether it took effect.
     answer: Option<&'a Answer>,
+    /// It did, as a read shows, and its version's clock is at most this.
+    happened: Option<u64>,
 }
 
 impl Step<'_> {
@@ -44,12 +47,18 @@ impl Step<'_> {
             Some((_, Ending::Unknown(_))) | None if call.is_read() => return None,
             Some((_, Ending::Unknown(_))) | None => (u64::MAX, None),
         };
-        Some(Step { invoked: call.invoked, settled, operation: Cow::Borrowed(&call.operation), answer })
+        Some(Step { invoked: call.invoked, settled, operation: Cow::Borrowed(&call.operation), answer, happened: None })
+    }
+
+    /// Whether it took effect is not known.
+    fn is_open(&self) -> bool {
+        self.answer.is_none() && self.happened.is_none()
     }
 
     /// Of the version it made or saw.
     fn clock(&self) -> Option<u64> {
-        match self.answer? {
+        let Some(answer) = self.answer else { return self.happened };
+        match answer {
             Answer::Reply(reply) => Some(clock_of(reply)),
             Answer::Missing
             | Answer::NotStored
@@ -64,29 +73,52 @@ impl Step<'_> {
     }
 }
 
+/// A call of unknown outcome whose value somebody saw did happen, before the end of that read; if the read shows the
+/// very version it made, its clock is known too.
+fn settle_seen(steps: &mut [Step]) {
+    // By token: the end of the first read that shows it, and the clock of the first version that has it.
+    let mut seen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for step in steps.iter() {
+        if let Some(Answer::Reply(Reply::Value { data, clock, .. })) = step.answer {
+            for token in tokens(data).unwrap_or_default() {
+                let (settled, first) = seen.entry(token).or_insert((u64::MAX, u64::MAX));
+                (*settled, *first) = ((*settled).min(step.settled), (*first).min(*clock));
+            }
+        }
+    }
+    for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
+        let (Operation::Set { data, .. }
+        | Operation::Add { data, .. }
+        | Operation::Replace { data, .. }
+        | Operation::Cas { data, .. }
+        | Operation::Append { data, .. }
+        | Operation::Prepend { data, .. }) = step.operation.as_ref()
+        else {
+            continue;
+        };
+        let token = tokens(data).ok().and_then(|tokens| tokens.first().copied());
+        if let Some((settled, clock)) = token.and_then(|token| seen.get(&token)).copied() {
+            (step.settled, step.happened) = (settled, Some(clock));
+        }
+    }
+}
+
 /// Calls of unknown outcome whose value nobody saw differ in nothing that matters: all of them write the same unseen
 /// value, and those of a kind are twins.
 fn blur_unseen(steps: &mut [Step]) {
-    let mut seen: BTreeSet<u64> = BTreeSet::new();
-    for step in steps.iter() {
-        if let Some(Answer::Reply(Reply::Value { data, .. })) = step.answer {
-            seen.extend(tokens(data).unwrap_or_default());
-        }
-    }
-    let was_seen = |data: &Bytes| tokens(data).is_ok_and(|tokens| tokens.iter().any(|one| seen.contains(one)));
     let (flags, unseen) = (0, Bytes::from_static(b"unseen"));
-    for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
+    for step in steps.iter_mut().filter(|step| step.is_open()) {
         let operation = match step.operation.as_ref() {
-            Operation::Set { expiry, data, .. } if !was_seen(data) => {
+            Operation::Set { expiry, .. } => {
                 Operation::Set { flags, expiry: *expiry, data: unseen.clone() }
             }
-            Operation::Add { expiry, data, .. } if !was_seen(data) => {
+            Operation::Add { expiry, .. } => {
                 Operation::Add { flags, expiry: *expiry, data: unseen.clone() }
             }
-            Operation::Replace { expiry, data, .. } | Operation::Cas { expiry, data, .. } if !was_seen(data) => {
+            Operation::Replace { expiry, .. } | Operation::Cas { expiry, .. } => {
                 Operation::Replace { flags, expiry: *expiry, data: unseen.clone() }
             }
-            Operation::Append { data, .. } | Operation::Prepend { data, .. } if !was_seen(data) => {
+            Operation::Append { .. } | Operation::Prepend { .. } => {
                 Operation::Append { unique: None, data: unseen.clone() }
             }
             operation => operation.clone(),
@@ -100,9 +132,9 @@ fn blur_unseen(steps: &mut [Step]) {
 fn twins(steps: &[Step]) -> Vec<Option<usize>> {
     let twin = |index: usize| {
         let same = |other: &usize| {
-            steps[*other].answer.is_none() && steps[*other].operation == steps[index].operation
+            steps[*other].is_open() && steps[*other].operation == steps[index].operation
         };
-        (0..index).rev().find(same).filter(|_| steps[index].answer.is_none())
+        (0..index).rev().find(same).filter(|_| steps[index].is_open())
     };
     (0..steps.len()).map(twin).collect()
 }
@@ -110,7 +142,7 @@ fn twins(steps: &[Step]) -> Vec<Option<usize>> {
 /// By the time of the answers, and those that name a clock by their clocks: nearly always that is the order there was.
 /// What is unknown comes last.
 fn in_likely_order(steps: &mut Vec<Step>) {
-    steps.sort_by_key(|step| (step.answer.is_none(), step.settled, step.invoked));
+    steps.sort_by_key(|step| (step.is_open(), step.settled, step.invoked));
     let places: Vec<usize> = (0..steps.len()).filter(|&index| steps[index].clock().is_some()).collect();
     let mut clocked: Vec<Step> = places.iter().map(|&place| steps[place].clone()).collect();
     clocked.sort_by_key(|step| (step.clock(), *step.operation.as_ref() == Operation::Get));
@@ -151,7 +183,7 @@ struct Search<'a> {
     far: i64,
     contents: Vec<Bytes>,
     numbers: BTreeMap<Bytes, u32>,
-    dead: HashSet<(Vec<u64>, State)>,
+    dead: HashSet<(Vec<u64>, State, Option<State>)>,
     /// The most calls that could be put into order, and the first that could not then: for the explanation.
     placed: usize,
     stuck: usize,
@@ -163,10 +195,11 @@ impl<'a> Search<'a> {
         Search { steps, twins: twins(steps), far, contents, numbers: BTreeMap::new(), dead: HashSet::new(), placed: 0, stuck: 0 }
     }
 
-    /// Puts the remaining calls into order from here, if that can be done.
-    fn place(&mut self, done: &mut Vec<u64>, state: State, count: usize) -> Outcome {
+    /// Puts the remaining calls into order from here, if that can be done. What is unknown is only worth placing for
+    /// the sake of what comes next: `before` is the state before the last unknown ones, in which the next did not fit.
+    fn place(&mut self, done: &mut Vec<u64>, state: State, before: Option<State>, count: usize) -> Outcome {
         let open = |done: &[u64], index: usize| done[index / 64] >> (index % 64) & 1 == 0;
-        let must = |index: &usize| open(done, *index) && self.steps[*index].answer.is_some();
+        let must = |index: &usize| open(done, *index) && !self.steps[*index].is_open();
         // Nothing may come before a call that was over before it began.
         let earliest = (0..self.steps.len()).filter(must).min_by_key(|&index| self.steps[index].settled);
         let Some(first) = earliest else { return Outcome::Found };
@@ -177,7 +210,7 @@ impl<'a> Search<'a> {
         if self.dead.len() > STATES_MAX {
             return Outcome::TooMuch;
         }
-        if !self.dead.insert((done.clone(), state)) {
+        if !self.dead.insert((done.clone(), state, before)) {
             return Outcome::None;
         }
         for index in 0..self.steps.len() {
@@ -186,15 +219,20 @@ impl<'a> Search<'a> {
             if !open(done, index) || second || step.invoked > bound {
                 continue;
             }
-            let Some(next) = self.after(state, &step.operation, step.answer) else { continue };
+            let Some(next) = self.after(state, step) else { continue };
+            let unknown = step.is_open();
+            if !unknown && before.is_some_and(|before| self.after(before, step).is_some()) {
+                continue;
+            }
             done[index / 64] |= 1 << (index % 64);
-            let found = self.place(done, next, count + 1);
+            let before = unknown.then(|| before.unwrap_or(state));
+            let found = self.place(done, next, before, count + 1);
             if matches!(found, Outcome::Found | Outcome::TooMuch) {
                 return found;
             }
             done[index / 64] &= !(1 << (index % 64));
             // What fits and changes nothing may as well stand here: no other order would do better.
-            if next == state && step.answer.is_some() {
+            if next == state && !unknown {
                 return Outcome::None;
             }
         }
@@ -203,15 +241,15 @@ impl<'a> Search<'a> {
 
     /// The state after that call, if the call gives its answer in this one; of an unknown call, if it changes
     /// anything.
-    fn after(&mut self, state: State, operation: &Operation, answer: Option<&Answer>) -> Option<State> {
-        let next = match answer {
-            None => self.effect(state, operation, None).filter(|next| *next != state),
-            Some(answer) => self.answered(state, operation, answer),
+    fn after(&mut self, state: State, step: &Step) -> Option<State> {
+        let next = match step.answer {
+            None => self.effect(state, &step.operation, None).filter(|next| *next != state),
+            Some(answer) => self.answered(state, &step.operation, answer),
         };
         if next.is_some() || !state.fleeting || state.content == 0 {
             return next;
         }
-        self.after(State::default(), operation, answer)
+        self.after(State::default(), step)
     }
 
     fn answered(&mut self, state: State, operation: &Operation, answer: &Answer) -> Option<State> {
