@@ -55,7 +55,7 @@ pub struct Replica {
     voted: bool,
     /// Some configuration executed here named this incarnation: it leaves when none does any more.
     named: bool,
-    /// Incarnations that the last changes removed: still connected for a moment, and no newcomers.
+    /// Incarnations that the last changes removed or replaced: still connected for a moment, and no newcomers.
     removed: VecDeque<Incarnation>,
     next_tick: Time,
     next_resend: Time,
@@ -367,6 +367,8 @@ impl Replica {
         let link = self.links.entry(from);
         if link.incarnation == sender {
             link.heard = Some(now);
+        } else {
+            self.seek(from, sender, effects);
         }
         // Learning from another life of the asker that this replica obeys could join a cell that was given up.
         let believed = self.forming.as_ref().is_none_or(|forming| forming.believes(from, sender));

@@ -75,7 +75,7 @@ pub enum Effect {
     Send(SocketAddr, Envelope),
     /// Keep a link to that address, and dial again whenever it breaks.
     Dial(SocketAddr),
-    /// Give the link up.
+    /// Give the link up; one that was up ends with a [`PeerDown`](Input::PeerDown).
     Hangup(SocketAddr),
     /// Put on disk (durable mode only).
     Persist(Record),

@@ -1,7 +1,7 @@
 //! Links as they come and go, and whether what arrives over them is for this cell.
 
 use super::{Replica, TOLD_MAX};
-use crate::identity::{CellId, Instance, Time};
+use crate::identity::{CellId, Incarnation, Instance, Time};
 use crate::message::{Hello, Message};
 use crate::step::{Effect, ExitReason, Note};
 use std::net::SocketAddr;
@@ -40,6 +40,22 @@ impl Replica {
             self.catching.asked = None;
         }
         self.elect(now, effects);
+    }
+
+    /// The member at that address speaks, but our link leads to another process, one that had the address before and
+    /// holds the connection still: dial again. Once for each member: where the link leads elsewhere again, it is
+    /// the member that nobody can dial any more.
+    pub(super) fn seek(&mut self, address: SocketAddr, member: Incarnation, effects: &mut Vec<Effect>) {
+        let Some(schedule) = self.agreement.schedule() else { return };
+        let named = schedule.latest().at(address).is_some_and(|named| named.incarnation == member);
+        let voters = schedule.voters();
+        let Some(link) = self.links.get_mut(address) else { return };
+        // Who still votes on something may be needed for it, and might not be reached again.
+        if !named || !link.up || link.sought == member || voters.contains(&link.incarnation) {
+            return;
+        }
+        link.sought = member;
+        effects.extend([Effect::Hangup(address), Effect::Dial(address)]);
     }
 
     /// Whether a message's cell and generation fit. A replica without a cell listens to everyone.

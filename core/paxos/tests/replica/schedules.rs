@@ -1,7 +1,7 @@
 //! Schedules that broke a promise once: each is kept as it was found.
 
 use crate::world::{World, address};
-use kumo_paxos::{DataName, Effect, Envelope, Input, Instance, Message, Time};
+use kumo_paxos::{DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Time};
 
 #[test]
 fn a_master_that_learns_another_decision_says_success_no_more() {
@@ -211,4 +211,51 @@ fn a_candidate_that_cannot_recover_gives_way() {
     world.filter = None;
     world.commands("crash 2; run 60000; show; restart 2 knowing 1 2 3; run 60000; show");
     assert!(world.master().is_some(), "no master 120 s after healing");
+}
+
+#[test]
+fn a_link_to_a_former_holder_of_the_address_is_dialled_again() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    // 1's connection to 3 is held by a process that had the address before.
+    let mut former = world.processes[&3].replica.hello();
+    former.incarnation = Incarnation(77);
+    world.step(1, Input::PeerUp(former));
+    world.commands("run 1000; crash 2; run 3000; show");
+    assert!(world.master().is_some(), "1 and 3 are a majority");
+}
+
+#[test]
+fn a_member_removed_and_added_again_stays() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; pause 9");
+    world.commands("remove 1 9; run 300; add 1 9; run 300; resume 9; run 2000; show");
+    let incarnation = world.processes[&9].replica.hello().incarnation;
+    let configuration = world.processes[&1].replica.configuration().unwrap();
+    assert!(configuration.member(incarnation).is_some(), "9 is a member again: {configuration:?}");
+}
+
+#[test]
+fn a_replaced_incarnation_does_not_take_its_successors_place() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    let replaced = world.processes[&3].replica.hello();
+    world.commands("restart 3 knowing 1 2 3; run 2000");
+    let successor = world.processes[&3].replica.hello().incarnation;
+    world.filter = Some(Box::new(|f, t, _| (f, t) != (3, 1)));
+    // The replaced one holds 1's connection again, echoes its nonce and has caught up.
+    world.wire.clear();
+    world.step(1, Input::PeerUp(replaced.clone()));
+    let Some((_, Envelope { message: Message::Heartbeat(mut beat), .. })) = world.wire.pop_front() else {
+        panic!("a link that comes up is greeted with a heartbeat");
+    };
+    (beat.echo, beat.leads, beat.votes) = (beat.nonce, None, false);
+    for _ in 0..20 {
+        let mut said = world.envelope(3, 1, Message::Heartbeat(beat.clone()));
+        said.sender = replaced.incarnation;
+        world.step(1, Input::Message(said));
+        world.run(50);
+    }
+    let configuration = world.processes[&1].replica.configuration().unwrap();
+    assert!(configuration.member(successor).is_some(), "{configuration:?}");
 }

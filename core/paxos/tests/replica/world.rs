@@ -89,7 +89,11 @@ impl World {
                 self.processes.get_mut(&id).expect("it runs").dials.insert(to);
             }
             Effect::Hangup(to) => {
-                self.processes.get_mut(&id).expect("it runs").dials.remove(&to);
+                let process = self.processes.get_mut(&id).expect("it runs");
+                process.dials.remove(&to);
+                if process.up.remove(&to) {
+                    self.step(id, Input::PeerDown(to));
+                }
             }
             Effect::TakeSnapshot(_) if self.no_snapshot => {}
             Effect::TakeSnapshot(from) => {
