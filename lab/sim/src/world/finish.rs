@@ -91,9 +91,15 @@ impl World {
     }
 
     /// Lets time go on until something holds. A cell that may have stopped is not waited for in vain.
+    /// Patience begins anew with every call that is answered: no new ones are made but by who drains the queues.
     fn wait_for(&mut self, what: &str, holds: impl Fn(&World) -> bool) -> Verdict {
-        let until = self.now + PATIENCE_MICROS;
+        let mut until = self.now + PATIENCE_MICROS;
+        let mut answered = self.answered();
         while self.failure.is_none() && !holds(self) {
+            if answered != self.answered() {
+                answered = self.answered();
+                until = self.now + PATIENCE_MICROS;
+            }
             if self.now >= until {
                 if !self.must_live() {
                     return Ok(());
@@ -255,5 +261,5 @@ impl World {
 
 /// Work after healing, in which calls must succeed.
 const WORK_MICROS: u64 = 3_000_000;
-/// How long anything may take once everything is healed: several times what the slowest timeout needs.
+/// How long nothing may happen once everything is healed: several times what the slowest timeout needs.
 const PATIENCE_MICROS: u64 = 40_000_000;

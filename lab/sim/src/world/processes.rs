@@ -24,6 +24,8 @@ pub struct Process {
     /// It was told to stop and goes soon.
     pub leaving: bool,
     pub links: BTreeMap<SocketAddr, Link>,
+    /// Attempts to dial: none is numbered like another.
+    pub attempts: u64,
     /// When the timer is set, and which setting counts.
     timer: (Option<u64>, u64),
     /// What waits, each with the number of disk records that must be synced before.
@@ -58,7 +60,7 @@ impl World {
         let now = slot.clock.local(self.now);
         let settings = Settings {
             address: slot.address,
-            peers: slot.peers.clone(),
+            peers: self.peers_of(index),
             extension: slot.extension,
             incarnation,
             unit_micros: UNIT_MICROS,
@@ -96,6 +98,7 @@ impl World {
                 paused: None,
                 leaving: false,
                 links: BTreeMap::new(),
+                attempts: 0,
                 timer: (None, 0),
                 held: VecDeque::new(),
                 syncing: false,
@@ -106,6 +109,19 @@ impl World {
             },
         );
         self.step(id, Input::Timeout);
+    }
+
+    /// The members that a process is started with. One that once was the whole cell is told who is there by now: started
+    /// as alone again, without memory, it would be another cell.
+    fn peers_of(&self, index: usize) -> Vec<SocketAddr> {
+        let slot = &self.slots[index];
+        if !slot.peers.is_empty() {
+            return slot.peers.clone();
+        }
+        let voters: Vec<SocketAddr> = self
+            .newest_configuration()
+            .map_or(Vec::new(), |now| now.voters().map(|member| member.address).collect());
+        voters.into_iter().filter(|voter| *voter != slot.address).collect()
     }
 
     /// The process dies now. What it had not sent, nobody gets.
