@@ -470,6 +470,9 @@ impl Replica {
         self.agreement.note_recovered();
         self.note_vote(now, effects);
         self.note_reign(now, effects);
+        if let Some(instance) = self.agreement.conflict().filter(|_| !self.over) {
+            self.exit(ExitReason::Conflict(instance), effects);
+        }
         if self.settings.durable {
             effects.extend(self.records.drain(..).map(Effect::Persist));
         } else {

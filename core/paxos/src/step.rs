@@ -89,7 +89,7 @@ pub enum Effect {
     Master(Option<Round>),
     /// For the log.
     Note(Note),
-    /// This replica must stop, and not come back with this memory.
+    /// This replica must stop, and not come back with this memory; but for [`ExitReason::Conflict`].
     Exit(ExitReason),
 }
 
@@ -163,6 +163,9 @@ pub enum ExitReason {
     Over(u32),
     #[error("state differs from the cell's at instance {}", .0.0)]
     Differs(Instance),
+    /// Whose decision is wrong is for a person to find out, so the memory must stay as it is.
+    #[error("two values are told as decided at instance {}: a bug, or a peer that lies", .0.0)]
+    Conflict(Instance),
 }
 
 /// Why a change of members was not made.

@@ -1,7 +1,8 @@
 //! Schedules that broke a promise once: each is kept as it was found.
 
 use crate::world::{World, address};
-use kumo_paxos::{DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Time};
+use bytes::Bytes;
+use kumo_paxos::{DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Proposal, Time, Value};
 
 #[test]
 fn a_master_that_learns_another_decision_says_success_no_more() {
@@ -258,4 +259,19 @@ fn a_replaced_incarnation_does_not_take_its_successors_place() {
     }
     let configuration = world.processes[&1].replica.configuration().unwrap();
     assert!(configuration.member(successor).is_some(), "{configuration:?}");
+}
+
+#[test]
+fn a_second_decision_for_an_instance_stops_who_is_told() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    let instance = world.processes[&2].replica.executed_upto();
+    let executed = instance;
+    let entries = vec![Proposal { instance, value: Value::Command(Bytes::from_static(b"b")) }];
+    let lie = world.envelope(3, 2, Message::Decided { entries, executed });
+    world.out.clear();
+    world.step(2, Input::Message(lie));
+    assert!(world.out.contains("2 exits: two values are told as decided"), "{}", world.out);
+    world.commands("propose 1 c; run 300");
+    assert_eq!(world.processes[&1].executed.len(), 2, "the others go on");
 }

@@ -367,6 +367,9 @@ impl World {
             ExitReason::Differs(instance) => {
                 self.fail(format!("p{} differs at instance {}", id.0, instance.0))
             }
+            ExitReason::Conflict(instance) => {
+                self.fail(format!("p{} knows two values for instance {}", id.0, instance.0))
+            }
             ExitReason::Removed => self.slots[slot].wanted &= !listens,
             ExitReason::Replaced => {}
             // Its memory is void, its place is not: it comes back as somebody new.
