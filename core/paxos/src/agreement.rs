@@ -278,7 +278,8 @@ impl Agreement {
 
     /// The records that a durable replica must still have beside a snapshot of what is executed.
     pub fn memory(&self) -> Vec<Record> {
-        let mut records = vec![Record::Promised(self.acceptor.promised())];
+        let promised = Some(self.acceptor.promised()).filter(|promised| *promised > Round::default());
+        let mut records: Vec<Record> = promised.map(Record::Promised).into_iter().collect();
         let next = self.log.next();
         for (instance, (round, value)) in self.acceptor.accepted_from(next) {
             records.push(Record::Accepted { instance, round: *round, value: value.clone() });

@@ -259,7 +259,7 @@ impl<A: Application> Node<A> {
         notes::write_exit(&reason);
         let (distrusted, end) = match reason {
             ExitReason::Removed => (true, Ok(())),
-            ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) => {
+            ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) | ExitReason::Forgot => {
                 (true, Err(NodeError::Exit(reason)))
             }
             // Nobody knows yet whose memory is wrong: a peer that lies must not make the others forget theirs.

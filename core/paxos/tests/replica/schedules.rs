@@ -2,7 +2,10 @@
 
 use crate::world::{World, address};
 use bytes::Bytes;
-use kumo_paxos::{DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Proposal, Time, Value};
+use kumo_paxos::{
+    DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Proposal, ReplicaId, Round, Time,
+    Value,
+};
 
 #[test]
 fn a_master_that_learns_another_decision_says_success_no_more() {
@@ -159,6 +162,7 @@ fn executed_large_values_go_with_their_entries() {
             from: h.address,
             sender: h.incarnation,
             addressee: t.incarnation,
+            kept: 0,
             message: Message::Fetch { name, offset: 0 },
         };
         let mut fx = Vec::new();
@@ -274,4 +278,48 @@ fn a_second_decision_for_an_instance_stops_who_is_told() {
     assert!(world.out.contains("2 exits: two values are told as decided"), "{}", world.out);
     world.commands("propose 1 c; run 300");
     assert_eq!(world.processes[&1].executed.len(), 2, "the others go on");
+}
+
+#[test]
+fn a_disk_that_lost_an_accept_does_not_vote_again() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300; cut 2 3; propose 1 b; run 20");
+    let last = world.processes[&3].records.iter().rposition(|record| record.is_vote());
+    let lost = world.processes[&3].records.len() - last.expect("3 accepted b");
+    world.out.clear();
+    world.commands(&format!("reopen 3 without {lost}; run 300"));
+    assert!(world.out.contains("3 exits: this replica's disk has lost promises or accepts"), "{}", world.out);
+}
+
+#[test]
+fn a_disk_that_kept_everything_votes_again() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    for round in 0..3 {
+        world.commands(
+            "reopen 3 without 0; run 700; reopen 2 without 0; run 700; reopen 1 without 0; run 3000",
+        );
+        let master = world.master().expect("a master");
+        world.commands(&format!("propose {master} again; run 300"));
+        assert_eq!(world.processes[&3].executed.len(), 2 + round, "{}", world.out);
+    }
+}
+
+#[test]
+fn a_replica_with_a_memory_promises_nothing_before_the_others_have_spoken() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.filter = Some(Box::new(|_, t, m| t != 3 || !matches!(m, Message::Heartbeat(_))));
+    world.commands("reopen 3 without 0; run 2000");
+    let round = Round {
+        sequence: 99,
+        id: ReplicaId(1),
+        incarnation: world.processes[&2].replica.hello().incarnation,
+    };
+    let collect = world.envelope(2, 3, Message::Collect { round, from: Instance(1) });
+    world.step(3, Input::Message(collect));
+    assert_ne!(world.processes[&3].replica.agreement().acceptor().promised(), round);
+    world.filter = Some(Box::new(|f, _, _| f != 1));
+    world.commands("run 3000");
+    assert!([2, 3].iter().any(|id| world.processes[id].replica.is_master().is_some()), "3 votes again");
 }

@@ -3,7 +3,7 @@
 use super::peers::Link;
 use super::{Event, World};
 use crate::disk::Damage;
-use kumo_paxos::{CellId, ExitReason, Incarnation, Instance, Note, Position, ReplicaState, Settings};
+use kumo_paxos::{CellId, ExitReason, Incarnation, Instance, Note, Position, Record, ReplicaState, Settings};
 use kumo_pfs::Pfs;
 use kumo_session::{Cell, CellSettings, Effect, Input, NodeNote};
 use kumo_wire::Wire;
@@ -31,7 +31,8 @@ pub struct Process {
     /// What waits, each with the number of disk records that must be synced before.
     held: VecDeque<(u64, Held)>,
     syncing: bool,
-    writing: Option<(Position, Vec<bytes::Bytes>, u64)>,
+    /// A snapshot on its way to the disk: its parts, the memory beside it, and how much of the log they replace.
+    writing: Option<(Position, Vec<bytes::Bytes>, Vec<Record>, u64)>,
     /// The position last compared with the others'.
     observed: u64,
     wall_told: u64,
@@ -317,18 +318,18 @@ impl World {
         }
         let Some((position, parts)) = process.cell.snapshot() else { return };
         let upto = self.slots[process.slot].disk.written();
-        process.writing = Some((position, parts.collect(), upto));
+        process.writing = Some((position, parts.collect(), process.cell.memory_records(), upto));
         let delay = self.randoms.disk.between(1_000, 300_000);
         self.schedule.put(self.now + delay, Event::SnapshotWritten { process: id });
     }
 
     pub fn snapshot_written(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some((position, parts, upto)) = process.writing.take() else { return };
+        let Some((position, parts, memory, upto)) = process.writing.take() else { return };
         self.trace.note(self.now, &[5, id.0, position.executed.0], &[], || {
             format!("p{} wrote a snapshot at {}", id.0, position.executed.0)
         });
-        self.slots[process.slot].disk.install(position, parts, upto);
+        self.slots[process.slot].disk.install(position, &memory, parts, upto);
     }
 
     fn disk_full(&mut self, id: ProcessId) {
@@ -370,6 +371,8 @@ impl World {
             ExitReason::Conflict(instance) => {
                 self.fail(format!("p{} knows two values for instance {}", id.0, instance.0))
             }
+            // No disk here forgets what it was told to keep.
+            ExitReason::Forgot => self.fail(format!("p{} thinks that its disk forgot", id.0)),
             ExitReason::Removed => self.slots[slot].wanted &= !listens,
             ExitReason::Replaced => {}
             // Its memory is void, its place is not: it comes back as somebody new.
