@@ -4,7 +4,7 @@
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 7] = [
+const FAILED_ONCE: [(u64, &str); 8] = [
     (901, "a client connected to a removed node never looked for another member"),
     (1459, "a client connected to a removed node never looked for another member"),
     (
