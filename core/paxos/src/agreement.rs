@@ -4,7 +4,7 @@
 use crate::acceptor::Acceptor;
 use crate::configuration::{Configuration, Genesis, Schedule};
 use crate::identity::{CellId, Incarnation, Instance, Round};
-use crate::log::Log;
+use crate::log::{Log, Noted};
 use crate::message::{BATCH_BYTES_MAX, Message, Position, Proposal, Report};
 use crate::mutation::Mutation;
 use crate::proposer::Proposer;
@@ -25,6 +25,8 @@ pub struct Agreement {
     acceptor: Acceptor,
     log: Log,
     proposer: Option<Proposer>,
+    /// An instance that was told as decided on another value than the one known: what must never be.
+    conflict: Option<Instance>,
     mutation: Option<Mutation>,
 }
 
@@ -38,6 +40,7 @@ impl Agreement {
             acceptor: Acceptor::default(),
             log: Log::default(),
             proposer: None,
+            conflict: None,
             mutation,
         }
     }
@@ -141,9 +144,18 @@ impl Agreement {
         {
             self.proposer = None;
         }
-        if self.log.decide(instance, value.clone()) {
+        if self.note_decided(instance, value.clone()) {
             records.push(Record::Decided { instance, value });
         }
+    }
+
+    /// True: it was not known.
+    fn note_decided(&mut self, instance: Instance, value: Value) -> bool {
+        let noted = self.log.decide(instance, value);
+        if noted == Noted::Conflict {
+            self.conflict.get_or_insert(instance);
+        }
+        noted == Noted::New
     }
 
     // ---- execution and configuration ----
@@ -261,7 +273,7 @@ impl Agreement {
                     self.log.forget_ahead(instance);
                     self.acceptor.forget_from(instance);
                 }
-                self.log.decide(instance, value);
+                self.note_decided(instance, value);
             }
             Record::Life { .. } | Record::Data { .. } => {}
         }
@@ -269,7 +281,8 @@ impl Agreement {
 
     /// The records that a durable replica must still have beside a snapshot of what is executed.
     pub fn memory(&self) -> Vec<Record> {
-        let mut records = vec![Record::Promised(self.acceptor.promised())];
+        let promised = Some(self.acceptor.promised()).filter(|promised| *promised > Round::default());
+        let mut records: Vec<Record> = promised.map(Record::Promised).into_iter().collect();
         let next = self.log.next();
         for (instance, (round, value)) in self.acceptor.accepted_from(next) {
             records.push(Record::Accepted { instance, round: *round, value: value.clone() });
@@ -338,6 +351,11 @@ impl Agreement {
 
     pub fn acceptor(&self) -> &Acceptor {
         &self.acceptor
+    }
+
+    /// The first instance that two values were told for, if one was.
+    pub fn conflict(&self) -> Option<Instance> {
+        self.conflict
     }
 
     pub fn proposer(&self) -> Option<&Proposer> {

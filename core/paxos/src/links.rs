@@ -24,6 +24,10 @@ pub struct Link {
     /// The next decided entry to send it without being asked, when it follows us.
     pub follows: Option<Instance>,
     pub executed: Instance,
+    /// The most promises and accepts that incarnation ever said it had kept.
+    pub kept: u64,
+    /// The process for whose sake the link was last dialled again.
+    pub sought: Incarnation,
 }
 
 impl Link {
@@ -39,6 +43,8 @@ impl Link {
             peer_nonce: 0,
             follows: None,
             executed: Instance(0),
+            kept: 0,
+            sought: Incarnation(0),
         }
     }
 

@@ -44,22 +44,15 @@ impl Log {
         instance < self.next || self.ahead.contains_key(&instance)
     }
 
-    /// Notes a decision. False: it was known.
-    pub fn decide(&mut self, instance: Instance, value: Value) -> bool {
-        if instance < self.next {
-            if let Some(kept) = self.kept(instance) {
-                assert_eq!(*kept, value, "two values decided for {instance:?}");
-            }
-            return false;
-        }
-        match self.ahead.get(&instance) {
-            Some(known) => {
-                assert_eq!(*known, value, "two values decided for {instance:?}");
-                false
-            }
+    /// Notes a decision. What is known stays, whatever is told.
+    pub fn decide(&mut self, instance: Instance, value: Value) -> Noted {
+        match self.get(instance) {
+            Some(known) if *known != value => Noted::Conflict,
+            Some(_) => Noted::Known,
+            None if instance < self.next => Noted::Known,
             None => {
                 self.ahead.insert(instance, value);
-                true
+                Noted::New
             }
         }
     }
@@ -135,6 +128,15 @@ impl Log {
     }
 }
 
+/// What a decision was to the log that was told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    New,
+    Known,
+    /// Another value is known as decided: what must never be.
+    Conflict,
+}
+
 /// Executed entries kept for catch-up, and their bytes: the seed's PaxosCacheTimeout, counted instead of timed.
 /// Beyond, a snapshot.
 pub const KEEP_MAX: usize = 100_000;
@@ -154,21 +156,23 @@ mod tests {
     #[test]
     fn execution_waits_for_a_hole() {
         let mut log = Log::default();
-        assert!(log.decide(Instance(1), command("b")));
+        assert_eq!(log.decide(Instance(1), command("b")), Noted::New);
         assert_eq!(log.execute(), None);
-        assert!(log.decide(Instance(0), command("a")));
+        assert_eq!(log.decide(Instance(0), command("a")), Noted::New);
         assert_eq!(log.decided_upto(), Instance(1));
         assert_eq!(log.execute(), Some(command("a")));
         assert_eq!(log.execute(), Some(command("b")));
         assert_eq!(log.executed(), Instance(1));
-        assert!(!log.decide(Instance(1), command("b")));
+        assert_eq!(log.decide(Instance(1), command("b")), Noted::Known);
     }
 
     #[test]
-    #[should_panic(expected = "two values decided")]
-    fn a_second_value_is_a_bug() {
+    fn a_second_value_is_a_conflict_and_changes_nothing() {
         let mut log = Log::default();
-        log.decide(Instance(3), command("a"));
-        log.decide(Instance(3), command("b"));
+        log.decide(Instance(0), command("a"));
+        assert_eq!(log.decide(Instance(0), command("b")), Noted::Conflict);
+        assert_eq!(log.execute(), Some(command("a")));
+        assert_eq!(log.decide(Instance(0), command("b")), Noted::Conflict);
+        assert_eq!(log.get(Instance(0)), Some(&command("a")));
     }
 }

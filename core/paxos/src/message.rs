@@ -18,6 +18,9 @@ pub struct Envelope {
     pub from: SocketAddr,
     pub sender: Incarnation,
     pub addressee: Incarnation,
+    /// Promises and accepts that the sender has kept in this life so far: a later life with the same incarnation has no
+    /// fewer, or it has lost some. Zero where it does not matter.
+    pub kept: u64,
     pub message: Message,
 }
 
@@ -201,6 +204,8 @@ pub struct Heartbeat {
     pub panicked: Option<Instance>,
     /// Asks to follow as an extension.
     pub extension: bool,
+    /// The most promises and accepts that the addressee's incarnation ever said it had kept.
+    pub yours: u64,
 }
 
 /// Everything agreement must know to go on after `executed`: what a snapshot carries besides the application.
@@ -257,7 +262,7 @@ pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes in one part of a snapshot.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-wire_struct!(Envelope { cell, generation, from, sender, addressee, message });
+wire_struct!(Envelope { cell, generation, from, sender, addressee, kept, message });
 wire_struct!(Report { instance, round, value });
 wire_struct!(Proposal { instance, value });
 wire_struct!(Position { cell, generation, executed, schedule, digest });
@@ -280,6 +285,7 @@ wire_struct!(Heartbeat {
     echo,
     panicked,
     extension,
+    yours,
 });
 wire_enum!(Message {
     1 = Collect { round, from },

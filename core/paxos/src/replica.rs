@@ -14,7 +14,7 @@ use crate::step::{Effect, ExitReason, Input, Record, Settings};
 use crate::unheld::Unheld;
 use crate::value::{DataName, IN_BAND_MAX, Value};
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 mod agent;
@@ -57,7 +57,7 @@ pub struct Replica {
     voted: bool,
     /// Some configuration executed here named this incarnation: it leaves when none does any more.
     named: bool,
-    /// Incarnations that the last changes removed: still connected for a moment, and no newcomers.
+    /// Incarnations that the last changes removed or replaced: still connected for a moment, and no newcomers.
     removed: VecDeque<Incarnation>,
     next_tick: Time,
     next_resend: Time,
@@ -82,6 +82,9 @@ pub struct Replica {
     load: u32,
     ticks: u64,
     told: Told,
+    /// Promises and accepts of this life, but for those still in `records`.
+    kept: u64,
+    confirmed: Confirmed,
     records: Vec<Record>,
     started: bool,
     over: bool,
@@ -96,6 +99,14 @@ struct Catching {
     snapshot: Option<SocketAddr>,
     /// How far others were at the last tick: only a lag that lasts is one.
     target: Instance,
+}
+
+/// Whether the voters know of nothing that this replica should have in its memory and has not.
+enum Confirmed {
+    /// Started with a memory: these voters have said how much of it they were told of. It takes a majority of them, or
+    /// this replica would vote with less than it promised.
+    By(BTreeSet<Incarnation>),
+    Yes,
 }
 
 /// What the log was told already: each change of state is one line.
@@ -157,6 +168,8 @@ impl Replica {
             load: 0,
             ticks: 0,
             told: Told::default(),
+            kept: 0,
+            confirmed: Confirmed::Yes,
             records: Vec::new(),
             started: false,
             over: false,
@@ -186,8 +199,12 @@ impl Replica {
             replica.forming = None;
         }
         for record in records {
+            replica.kept += u64::from(record.is_vote());
             match record {
-                Record::Life { grant_micros, .. } => replica.lease.quiet(now, grant_micros),
+                Record::Life { grant_micros, kept, .. } => {
+                    replica.lease.quiet(now, grant_micros);
+                    replica.kept = kept;
+                }
                 Record::Data { name, bytes } => replica.data.insert(now, name, bytes),
                 record @ (Record::Promised(_) | Record::Accepted { .. } | Record::Decided { .. }) => {
                     replica.agreement.replay(record);
@@ -196,6 +213,7 @@ impl Replica {
         }
         replica.voted = replica.agreement.votes();
         replica.named = replica.is_named();
+        replica.confirmed = Confirmed::By(BTreeSet::new());
         replica
     }
 
@@ -326,11 +344,9 @@ impl Replica {
 
     /// The records that a durable replica must still have beside a snapshot taken now.
     pub fn memory_records(&self) -> Vec<Record> {
-        let life = Record::Life {
-            incarnation: self.settings.incarnation,
-            grant_micros: self.settings.unit_micros.saturating_mul(GRANT_UNITS),
-        };
         let memory = self.agreement.memory();
+        let votes = memory.iter().filter(|record| record.is_vote()).count() as u64;
+        let life = self.life(self.kept_so_far().saturating_sub(votes));
         let data = memory.iter().filter_map(|record| match record {
             Record::Accepted { value: Value::Large { name, .. }, .. }
             | Record::Decided { value: Value::Large { name, .. }, .. } => {
@@ -342,6 +358,11 @@ impl Replica {
         [life].into_iter().chain(data).chain(memory.iter().cloned()).collect()
     }
 
+    fn life(&self, kept: u64) -> Record {
+        let grant_micros = self.settings.unit_micros.saturating_mul(GRANT_UNITS);
+        Record::Life { incarnation: self.settings.incarnation, grant_micros, kept }
+    }
+
     // ---- inputs ----
 
     fn start(&mut self, effects: &mut Vec<Effect>) {
@@ -350,7 +371,7 @@ impl Replica {
         }
         self.started = true;
         if self.settings.durable {
-            effects.extend(self.memory_records().into_iter().take(1).map(Effect::Persist));
+            effects.push(Effect::Persist(self.life(self.kept)));
         }
         for peer in self.settings.peers.clone() {
             self.dial(peer, effects);
@@ -359,7 +380,7 @@ impl Replica {
     }
 
     fn message(&mut self, now: Time, envelope: Envelope, effects: &mut Vec<Effect>) {
-        let Envelope { cell, generation, from, sender, addressee, message } = envelope;
+        let Envelope { cell, generation, from, sender, addressee, kept, message } = envelope;
         if addressee != self.settings.incarnation || from == self.settings.address {
             return;
         }
@@ -370,6 +391,9 @@ impl Replica {
         let link = self.links.entry(from);
         if link.incarnation == sender {
             link.heard = Some(now);
+            link.kept = link.kept.max(kept);
+        } else {
+            self.seek(from, sender, effects);
         }
         // Learning from another life of the asker that this replica obeys could join a cell that was given up.
         let believed = self.forming.as_ref().is_none_or(|forming| forming.believes(from, sender));
@@ -454,9 +478,15 @@ impl Replica {
             from: self.settings.address,
             sender: self.settings.incarnation,
             addressee: link.incarnation,
+            kept: self.kept_so_far(),
             message,
         };
         effects.push(Effect::Send(to, envelope));
+    }
+
+    /// Promises and accepts of this life, those of this step included: they are on disk before anything is sent.
+    fn kept_so_far(&self) -> u64 {
+        self.kept + self.records.iter().filter(|record| record.is_vote()).count() as u64
     }
 
     fn dial(&mut self, address: SocketAddr, effects: &mut Vec<Effect>) {
@@ -471,6 +501,10 @@ impl Replica {
         self.agreement.note_recovered();
         self.note_vote(now, effects);
         self.note_reign(now, effects);
+        if let Some(instance) = self.agreement.conflict().filter(|_| !self.over) {
+            self.exit(ExitReason::Conflict(instance), effects);
+        }
+        self.kept = self.kept_so_far();
         if self.settings.durable {
             effects.extend(self.records.drain(..).map(Effect::Persist));
         } else {

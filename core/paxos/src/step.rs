@@ -75,7 +75,7 @@ pub enum Effect {
     Send(SocketAddr, Envelope),
     /// Keep a link to that address, and dial again whenever it breaks.
     Dial(SocketAddr),
-    /// Give the link up.
+    /// Give the link up; one that was up ends with a [`PeerDown`](Input::PeerDown).
     Hangup(SocketAddr),
     /// Put on disk (durable mode only).
     Persist(Record),
@@ -89,17 +89,19 @@ pub enum Effect {
     Master(Option<Round>),
     /// For the log.
     Note(Note),
-    /// This replica must stop, and not come back with this memory.
+    /// This replica must stop, and not come back with this memory; but for [`ExitReason::Conflict`].
     Exit(ExitReason),
 }
 
 /// What a durable replica keeps. Replayed in order, the records give back its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first record of a life; grants given in it may outlive a restart by this long.
+    /// The first record of a life; grants given in it may outlive a restart by this long. `kept`: the promises and
+    /// accepts of this life before those that follow.
     Life {
         incarnation: Incarnation,
         grant_micros: u64,
+        kept: u64,
     },
     Promised(Round),
     Accepted {
@@ -115,6 +117,16 @@ pub enum Record {
         name: DataName,
         bytes: Bytes,
     },
+}
+
+impl Record {
+    /// A promise or an accept: what others build on once it is told.
+    pub fn is_vote(&self) -> bool {
+        match self {
+            Record::Promised(_) | Record::Accepted { .. } => true,
+            Record::Life { .. } | Record::Decided { .. } | Record::Data { .. } => false,
+        }
+    }
 }
 
 /// A change of state worth a line in the text log.
@@ -163,6 +175,11 @@ pub enum ExitReason {
     Over(u32),
     #[error("state differs from the cell's at instance {}", .0.0)]
     Differs(Instance),
+    #[error("this replica's disk has lost promises or accepts that others were told of")]
+    Forgot,
+    /// Whose decision is wrong is for a person to find out, so the memory must stay as it is.
+    #[error("two values are told as decided at instance {}: a bug, or a peer that lies", .0.0)]
+    Conflict(Instance),
 }
 
 /// Why a change of members was not made.
@@ -228,7 +245,7 @@ pub struct Status {
 }
 
 wire_enum!(Record {
-    1 = Life { incarnation, grant_micros },
+    1 = Life { incarnation, grant_micros, kept },
     2 = Promised(round),
     3 = Accepted { instance, round, value },
     4 = Decided { instance, value },

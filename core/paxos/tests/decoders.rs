@@ -74,6 +74,7 @@ fn messages() -> Vec<Message> {
         echo: 7,
         panicked: None,
         extension: false,
+        yours: 8,
     };
     vec![
         Message::Collect { round: round(), from: at },
@@ -133,6 +134,7 @@ fn messages_survive_anything() {
             from: ([127, 0, 0, 1], 19700).into(),
             sender: Incarnation(1),
             addressee: Incarnation(2),
+            kept: 3,
             message,
         };
         torment(&envelope);
@@ -154,7 +156,7 @@ fn records_survive_anything() {
         torment(&Record::Accepted { instance: Instance(1), round: round(), value: value.clone() });
         torment(&Record::Decided { instance: Instance(1), value });
     }
-    torment(&Record::Life { incarnation: Incarnation(1), grant_micros: 5 });
+    torment(&Record::Life { incarnation: Incarnation(1), grant_micros: 5, kept: 9 });
     torment(&Record::Promised(round()));
     torment(&Record::Data { name: DataName::of(b""), bytes: Bytes::from_static(b"data") });
     torment(&Change::Replace { old: ([127, 0, 0, 1], 1).into(), new: ([127, 0, 0, 1], 2).into() });

@@ -431,6 +431,7 @@ impl<A: Application> Cell<A> {
             from: hello.address,
             sender: hello.incarnation,
             addressee,
+            kept: 0,
             message,
         }
     }

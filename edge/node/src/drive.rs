@@ -304,16 +304,18 @@ impl<A: Application, H: House<A>> Node<A, H> {
 
     fn exit(&mut self, reason: ExitReason) {
         notes::write_exit(&reason);
-        // Whatever the reason: this replica must not come back with this memory.
-        if let Some(durable) = &self.durable {
+        let (distrusted, end) = match reason {
+            ExitReason::Removed => (true, Ok(())),
+            ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) | ExitReason::Forgot => {
+                (true, Err(NodeError::Exit(reason)))
+            }
+            // Nobody knows yet whose memory is wrong: a peer that lies must not make the others forget theirs.
+            ExitReason::Conflict(_) => (false, Err(NodeError::Exit(reason))),
+        };
+        // It must not come back with this memory.
+        if let Some(durable) = self.durable.as_ref().filter(|_| distrusted) {
             durable.storage.distrust();
         }
-        let end = match reason {
-            ExitReason::Removed => Ok(()),
-            ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) => {
-                Err(NodeError::Exit(reason))
-            }
-        };
         self.end.get_or_insert(end);
     }
 

@@ -23,7 +23,13 @@ pub fn write(note: NodeNote) {
 pub fn write_exit(reason: &ExitReason) {
     match reason {
         ExitReason::Removed => info!("removed from the cell"),
-        ExitReason::Replaced | ExitReason::Over(_) | ExitReason::Differs(_) => error!(%reason, "node stops"),
+        ExitReason::Replaced
+        | ExitReason::Over(_)
+        | ExitReason::Differs(_)
+        | ExitReason::Forgot
+        | ExitReason::Conflict(_) => {
+            error!(%reason, "node stops")
+        }
     }
 }
 

@@ -164,6 +164,7 @@ fn a_replica_that_speaks_for_another_is_cut_off() {
         from: own.address,
         sender: Incarnation(6),
         addressee: theirs.incarnation,
+        kept: 0,
         message: Message::CatchUp { from: kumo_paxos::Instance(0) },
     };
     raw.send(&envelope);

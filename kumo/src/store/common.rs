@@ -52,35 +52,6 @@ pub struct Common {
 }
 
 impl Common {
-    /// Steps that one try to connect may take
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub connect_timeout_steps: u32,
-    /// How often nodes tell each other that they live
-    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = crate::target::seconds)]
-    pub keep_alive_interval: Duration,
-    /// Accepted (-TR); a process has one worker: start more processes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub read_threads: Option<u32>,
-    /// Accepted (-TW); a process has one worker: start more processes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub write_threads: Option<u32>,
-    /// What -d started: says on standard output when it is ready, and leaves its terminal
-    #[arg(long, hide = true, requires = "daemon")]
-    pub detached: bool,
-    /// End when standard input does: who started this process is gone then
-    #[arg(long, hide = true)]
-    pub exit_on_stdin_eof: bool,
-}
-
-impl Common {
-    pub fn start_log(&self) {
-        log::init(match self.verbose {
-            0 => Level::Warn,
-            1 => Level::Info,
-            _ => Level::Debug,
-        });
-    }
-
     /// Steps that one try to connect may take, as `-Ys` or `--connect-timeout-steps` say.
     pub fn steps(&self) -> u32 {
         match self.connect_timeout {

@@ -122,7 +122,9 @@ mod tests {
         std::fs::write(&path, "1\n").unwrap();
         let own = PidFile::take(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
-        assert!(matches!(PidFile::take(&path), Err(Failure::Line(line, 1)) if line.contains("running process")));
+        assert!(
+            matches!(PidFile::take(&path), Err(Failure::Line(line, 1)) if line.contains("running process"))
+        );
         drop(own);
         assert!(!path.exists());
         drop(PidFile::take(&path).unwrap());

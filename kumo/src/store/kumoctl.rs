@@ -13,6 +13,7 @@ use clap::{Args, Command, Subcommand};
 pub use job::JobView;
 use kumo_cluster::control::{BackupResult, ControlAnswer, ControlRequest};
 use serde_json::json;
+pub use stat::attached;
 use std::net::SocketAddr;
 
 /// Ask the managers of a store, and tell them what to do
@@ -152,9 +153,7 @@ async fn backup(manager: SocketAddr, suffix: Option<String>, out: Out) -> Result
     let ControlAnswer::Backup(results) = tool::control(manager, &request).await? else {
         return Err(Failure::refused("another question was answered"));
     };
-    let value = |result: &BackupResult| {
-        json!({ "server": result.server.to_string(), "path": result.path, "error": result.error })
-    };
+    let value = |result: &BackupResult| json!({ "server": result.server.to_string(), "path": result.path, "error": result.error });
     let values: Vec<_> = results.iter().map(value).collect();
     out.result(json!({ "backups": values }), || {
         let mut rows = vec![row([&"SERVER", &"BACKUP"])];

@@ -94,7 +94,10 @@ mod tests {
         for (arguments, named) in [
             (&["kumo-server", "-m", "localhost"][..], "--listen"),
             (&["kumo-server", "-m", "localhost", "-l", "localhost", "--bogus"][..], "--bogus"),
-            (&["kumo-server", "-m", "localhost", "-l", "localhost", "-Yn", "many"][..], "--connect-retry-limit"),
+            (
+                &["kumo-server", "-m", "localhost", "-l", "localhost", "-Yn", "many"][..],
+                "--connect-retry-limit",
+            ),
         ] {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             match parse::<server::Server>(server::command_line(), &arguments) {

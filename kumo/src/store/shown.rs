@@ -21,9 +21,7 @@ fn timestamp_in(clock: Clock, zone: TimeZone) -> String {
 pub fn moment(unix_millis: u64) -> String {
     let stamp = i64::try_from(unix_millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
     match stamp {
-        Some(stamp) => {
-            stamp.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
-        }
+        Some(stamp) => stamp.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string(),
         None => format!("{unix_millis} ms"),
     }
 }

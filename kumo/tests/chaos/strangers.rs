@@ -200,6 +200,7 @@ fn bad_replicas(cell: &Cell, index: usize) -> usize {
         from: cell.address((index + 2) % 3),
         sender: Incarnation(78),
         addressee,
+        kept: 0,
         message: Message::CatchUp { from: Instance(0) },
     };
     frame::put(&envelope, &mut lie);

@@ -4,7 +4,6 @@ use crate::random::Random;
 use bytes::Bytes;
 use kumo_paxos::{Incarnation, Position, Record};
 use kumo_wire::Wire;
-use std::collections::BTreeSet;
 
 /// One node's disk: a log of records, and the newest snapshot.
 #[derive(Clone, Debug, Default)]
@@ -59,38 +58,15 @@ impl Disk {
         self.synced = self.synced.max(upto);
     }
 
-    /// Puts a snapshot in place and drops what it made superfluous: decisions and accepts it covers, promises
-    /// that a stronger one followed. `upto`: how much of the log was written when it was taken.
-    pub fn install(&mut self, position: Position, parts: Vec<Bytes>, upto: u64) {
-        let executed = position.executed;
-        let records: Vec<Record> = self.records();
-        let covered = (upto - self.first) as usize;
-        let promise = records.iter().filter_map(|record| match record {
-            Record::Promised(round) => Some(*round),
-            Record::Life { .. } | Record::Accepted { .. } | Record::Decided { .. } | Record::Data { .. } => {
-                None
-            }
-        });
-        let promise = promise.max();
-        let wanted: BTreeSet<_> = records.iter().filter_map(|record| named(record, executed)).collect();
-        let mut kept = Vec::new();
-        for (index, record) in records.iter().enumerate() {
-            let keep = index >= covered
-                || match record {
-                    Record::Life { .. } => true,
-                    Record::Promised(round) => Some(*round) == promise,
-                    Record::Accepted { instance, .. } | Record::Decided { instance, .. } => {
-                        *instance > executed
-                    }
-                    Record::Data { name, .. } => wanted.contains(name),
-                };
-            if keep {
-                kept.push(self.log[index].clone());
-            }
-        }
+    /// Puts a snapshot in place. `memory` is what the node must remember beside it, `upto` how much of the log was
+    /// written when it was taken: that much the two replace.
+    pub fn install(&mut self, position: Position, memory: &[Record], parts: Vec<Bytes>, upto: u64) {
+        let later = self.log.split_off((upto - self.first) as usize);
+        let written = upto + later.len() as u64;
+        self.log = memory.iter().map(Wire::to_bytes).chain(later).collect();
         // Numbers stay what they were at the end of the log, where syncs are still awaited.
-        self.first = self.written() - kept.len() as u64;
-        self.log = kept;
+        self.first = written - self.log.len() as u64;
+        self.synced = self.synced.max(upto);
         self.snapshot = Some((position, parts));
     }
 
@@ -131,28 +107,6 @@ impl Disk {
     }
 }
 
-/// The out-of-band data that a record above the snapshot still needs.
-fn named(record: &Record, executed: kumo_paxos::Instance) -> Option<kumo_paxos::DataName> {
-    match record {
-        Record::Accepted { instance, value, .. } | Record::Decided { instance, value }
-            if *instance > executed =>
-        {
-            match value {
-                kumo_paxos::Value::Large { name, .. } => Some(*name),
-                kumo_paxos::Value::Noop
-                | kumo_paxos::Value::Command(_)
-                | kumo_paxos::Value::Config(_)
-                | kumo_paxos::Value::Genesis(_) => None,
-            }
-        }
-        Record::Life { .. }
-        | Record::Promised(_)
-        | Record::Accepted { .. }
-        | Record::Decided { .. }
-        | Record::Data { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,12 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_drops_what_it_covers_and_keeps_the_promise() {
+    fn a_snapshot_and_a_memory_replace_what_was_written_before() {
         let mut disk = Disk::default();
-        let round = Round { sequence: 3, ..Round::default() };
-        write(&mut disk, &Record::Life { incarnation: Incarnation(7), grant_micros: 5 }).unwrap();
+        let promised = Record::Promised(Round { sequence: 3, ..Round::default() });
+        let life = |kept| Record::Life { incarnation: Incarnation(7), grant_micros: 5, kept };
+        write(&mut disk, &life(0)).unwrap();
         write(&mut disk, &Record::Promised(Round::default())).unwrap();
-        write(&mut disk, &Record::Promised(round)).unwrap();
+        write(&mut disk, &promised).unwrap();
         for instance in 1..6 {
             write(&mut disk, &decided(instance)).unwrap();
         }
@@ -210,15 +165,9 @@ mod tests {
             schedule: kumo_paxos::Schedule::new(Instance(0), &genesis),
             digest: 0,
         };
-        disk.install(position, Vec::new(), upto);
+        disk.install(position, &[life(1), promised.clone(), decided(5)], Vec::new(), upto);
         assert_eq!(disk.written(), 9);
-        let expected = [
-            Record::Life { incarnation: Incarnation(7), grant_micros: 5 },
-            Record::Promised(round),
-            decided(5),
-            decided(6),
-        ];
-        assert_eq!(disk.records(), expected);
+        assert_eq!(disk.records(), [life(1), promised, decided(5), decided(6)]);
         assert_eq!(disk.life(), Some(Incarnation(7)));
     }
 

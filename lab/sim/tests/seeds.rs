@@ -4,9 +4,20 @@
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 2] = [
+const FAILED_ONCE: [(u64, &str); 7] = [
     (901, "a client connected to a removed node never looked for another member"),
     (1459, "a client connected to a removed node never looked for another member"),
+    (
+        202_264,
+        "a follower that was removed and added again while it stood still left, though it was waited for",
+    ),
+    (204_907, "a node that once was the whole cell was started as alone again, and was another cell"),
+    (206_026, "a node that once was the whole cell was started as alone again, and was another cell"),
+    (210_269, "a thousand messages take longer to drain than patience lasts for one"),
+    (
+        211_770,
+        "a link led to a process that another had replaced, for ever, and the two left had no majority",
+    ),
 ];
 
 #[test]

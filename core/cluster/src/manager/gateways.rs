@@ -14,6 +14,11 @@ pub(super) struct Registrations {
 }
 
 impl Registrations {
+    /// Some id that we wait for was issued.
+    pub fn has_answer(&self, cluster: &Cluster) -> bool {
+        self.waiting.keys().any(|&nonce| cluster.gateway_for(nonce).is_some())
+    }
+
     pub fn down(&mut self, connection: ConnectionId) {
         self.waiting.retain(|_, waiting| *waiting != connection);
     }

@@ -22,7 +22,7 @@ pub(super) fn plan(
             parts.entry(now.member(owner).address).or_default().before += length(arc.first.0, arc.last.0);
         }
     }
-    let (mut bytes, mut records) = (0u128, 0u128);
+    let mut sent: BTreeMap<SocketAddr, u128> = BTreeMap::new();
     for (was, is, width) in overlaps(&table_now, &table_after) {
         let source = was.primary().map(|index| now.member(index).address);
         for &owner in &is.owners {
@@ -36,12 +36,17 @@ pub(super) fn plan(
             }
             part.gained += width;
             if let Some(source) = source {
-                let share = parts[&source].before.max(1);
-                let stored = usage(source);
-                bytes += u128::from(stored.live_bytes) * width / share;
-                records += u128::from(stored.items) * width / share;
+                *sent.entry(source).or_default() += width;
             }
         }
+    }
+    let (mut bytes, mut records) = (0u128, 0u128);
+    for (source, width) in sent {
+        let (stored, share) = (usage(source), parts[&source].before.max(1));
+        // A width has up to 66 bits, an amount 64: cut so that the product has room.
+        let portion = |amount: u64| u128::from(amount) * (width >> 16) / (share >> 16).max(1);
+        bytes += portion(stored.live_bytes);
+        records += portion(stored.items);
     }
     let shares = parts.into_iter().map(|(server, part)| part.change(server)).collect();
     Plan { shares, bytes: narrow(bytes), records: narrow(records) }

@@ -104,7 +104,7 @@ impl Manager {
     /// Notices what was executed since the last step.
     fn look(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) -> bool {
         let term = self.reign.as_mut().is_some_and(|reign| reign.look(now, cluster, &self.settings));
-        let answered = self.desk.has_answer(cluster);
+        let answered = self.desk.has_answer(cluster) || self.registrations.has_answer(cluster);
         let space = cluster.space();
         if space.number <= self.space {
             return term || answered;

@@ -21,7 +21,7 @@ impl Replica {
     ) {
         self.heard = self.heard.max(round);
         // Under a grant to another round no collect is answered; a weaker one is refused all the same.
-        if !self.lease.answers_collect(now, round) && round >= self.agreement.acceptor().promised() {
+        if !self.may_promise(now, round) && round >= self.agreement.acceptor().promised() {
             return;
         }
         if let Some(answer) = self.agreement.collect(round, first, &mut self.records) {
@@ -42,7 +42,7 @@ impl Replica {
     ) {
         self.heard = self.heard.max(round);
         // A begin that would raise the promise is a collect as far as leases go.
-        if round > self.agreement.acceptor().promised() && !self.lease.answers_collect(now, round) {
+        if round > self.agreement.acceptor().promised() && !self.may_promise(now, round) {
             return;
         }
         for proposal in &proposals {

@@ -104,10 +104,10 @@ impl Replica {
         self.eager = true;
     }
 
-    /// Members that a change left out: still connected for a moment, and no newcomers.
+    /// Incarnations that a change left out or replaced: still connected for a moment, and no newcomers.
     pub(super) fn note_removed(&mut self, before: Option<Configuration>, configuration: &Configuration) {
         for member in before.into_iter().flat_map(|before| before.members) {
-            if configuration.at(member.address).is_none() {
+            if configuration.member(member.incarnation).is_none() {
                 self.removed.push_back(member.incarnation);
             }
         }
@@ -167,6 +167,10 @@ impl Replica {
             };
             match configuration.at(address) {
                 Some(member) if member.incarnation == link.incarnation && member.role != Role::Returning => {}
+                // One that was replaced and is still reached does not take its successor's place. Where no
+                // incarnation is named yet, whoever is there is meant.
+                Some(member)
+                    if member.incarnation != Incarnation(0) && self.removed.contains(&link.incarnation) => {}
                 Some(_) if self.caught_up(link.executed) => {
                     next = next.or(Some(with_incarnation(&configuration, address, link.incarnation)));
                 }
@@ -353,9 +357,16 @@ impl Replica {
             return;
         }
         let latest = self.agreement.schedule().map(|schedule| schedule.latest());
-        let replaced = latest.is_some_and(|latest| latest.at(self.settings.address).is_some());
+        let place =
+            latest.and_then(|latest| latest.at(self.settings.address)).map(|member| member.incarnation);
+        let reason = match place {
+            None => ExitReason::Removed,
+            // Removed, and its address added again: it is the one that is waited for.
+            Some(Incarnation(0)) => return,
+            Some(_) => ExitReason::Replaced,
+        };
         self.step_down(now, effects);
-        self.exit(if replaced { ExitReason::Replaced } else { ExitReason::Removed }, effects);
+        self.exit(reason, effects);
     }
 
     /// Says so when so many voters came back without memory that no majority remembers.

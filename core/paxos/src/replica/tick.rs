@@ -81,6 +81,7 @@ impl Replica {
             echo,
             panicked: self.halted,
             extension: self.settings.extension,
+            yours: link.kept,
         };
         self.send(to, Message::Heartbeat(heartbeat), effects);
     }
@@ -94,6 +95,9 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         self.heard = self.heard.max(heartbeat.promised);
+        if !self.confirm(from, sender, &heartbeat, effects) {
+            return;
+        }
         if let Some(round) = heartbeat.leads {
             self.agreement.success(round, heartbeat.success, &mut self.records);
             self.answer_master(now, from, &heartbeat, effects);
@@ -180,7 +184,8 @@ impl Replica {
         let named = view.named(names);
         let leads = self.agreement.proposer().is_some();
         let stuck = now.since(self.raised_at) > self.settings.unit_micros * RAISE_UNITS;
-        self.wants_round = named && self.reign.is_none() && (!leads || stuck);
+        let confirmed = self.is_confirmed();
+        self.wants_round = named && confirmed && self.reign.is_none() && (!leads || stuck);
         let changed = names != self.names;
         self.names = names;
         self.note_master(now, effects);

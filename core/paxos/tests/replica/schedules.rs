@@ -1,7 +1,11 @@
 //! Schedules that broke a promise once: each is kept as it was found.
 
 use crate::world::{World, address};
-use kumo_paxos::{DataName, Effect, Envelope, Input, Instance, Message, Time};
+use bytes::Bytes;
+use kumo_paxos::{
+    DataName, Effect, Envelope, Hello, Incarnation, Input, Instance, Message, Proposal, ReplicaId, Round,
+    Time, Value,
+};
 
 #[test]
 fn a_master_that_learns_another_decision_says_success_no_more() {
@@ -158,6 +162,7 @@ fn executed_large_values_go_with_their_entries() {
             from: h.address,
             sender: h.incarnation,
             addressee: t.incarnation,
+            kept: 0,
             message: Message::Fetch { name, offset: 0 },
         };
         let mut fx = Vec::new();
@@ -226,4 +231,121 @@ fn who_gets_the_bytes_after_the_begin_needs_no_catch_up() {
         Some(Box::new(|from, _, message| from != 3 || !matches!(message, Message::CatchUp { .. })));
     world.run(1000);
     assert!(world.processes[&3].replica.executed_upto() >= decided);
+}
+
+#[test]
+fn a_link_to_a_former_holder_of_the_address_is_dialled_again() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    // 1's connection to 3 is held by a process that had the address before.
+    let mut former = world.processes[&3].replica.hello();
+    former.incarnation = Incarnation(77);
+    world.step(1, Input::PeerUp(former));
+    world.commands("run 1000; crash 2; run 3000; show");
+    assert!(world.master().is_some(), "1 and 3 are a majority");
+}
+
+#[test]
+fn a_member_removed_and_added_again_stays() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; pause 9");
+    world.commands("remove 1 9; run 300; add 1 9; run 300; resume 9; run 2000; show");
+    let incarnation = world.processes[&9].replica.hello().incarnation;
+    let configuration = world.processes[&1].replica.configuration().unwrap();
+    assert!(configuration.member(incarnation).is_some(), "9 is a member again: {configuration:?}");
+}
+
+#[test]
+fn a_replaced_incarnation_does_not_take_its_successors_place() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    let replaced = world.processes[&3].replica.hello();
+    world.commands("restart 3 knowing 1 2 3; run 2000");
+    let successor = world.processes[&3].replica.hello().incarnation;
+    world.filter = Some(Box::new(|f, t, _| (f, t) != (3, 1)));
+    // The replaced one holds 1's connection again, echoes its nonce and has caught up.
+    world.wire.clear();
+    world.step(1, Input::PeerUp(replaced.clone()));
+    let Some((_, Envelope { message: Message::Heartbeat(mut beat), .. })) = world.wire.pop_front() else {
+        panic!("a link that comes up is greeted with a heartbeat");
+    };
+    (beat.echo, beat.leads, beat.votes) = (beat.nonce, None, false);
+    for _ in 0..20 {
+        let mut said = world.envelope(3, 1, Message::Heartbeat(beat.clone()));
+        said.sender = replaced.incarnation;
+        world.step(1, Input::Message(said));
+        world.run(50);
+    }
+    let configuration = world.processes[&1].replica.configuration().unwrap();
+    assert!(configuration.member(successor).is_some(), "{configuration:?}");
+}
+
+#[test]
+fn a_second_decision_for_an_instance_stops_who_is_told() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    let instance = world.processes[&2].replica.executed_upto();
+    let executed = instance;
+    let entries = vec![Proposal { instance, value: Value::Command(Bytes::from_static(b"b")) }];
+    let lie = world.envelope(3, 2, Message::Decided { entries, executed });
+    world.out.clear();
+    world.step(2, Input::Message(lie));
+    assert!(world.out.contains("2 exits: two values are told as decided"), "{}", world.out);
+    world.commands("propose 1 c; run 300");
+    assert_eq!(world.processes[&1].executed.len(), 2, "the others go on");
+}
+
+#[test]
+fn a_disk_that_lost_an_accept_does_not_vote_again() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300; cut 2 3; propose 1 b; run 20");
+    let last = world.processes[&3].records.iter().rposition(|record| record.is_vote());
+    let lost = world.processes[&3].records.len() - last.expect("3 accepted b");
+    world.out.clear();
+    world.commands(&format!("reopen 3 without {lost}; run 300"));
+    assert!(world.out.contains("3 exits: this replica's disk has lost promises or accepts"), "{}", world.out);
+}
+
+#[test]
+fn a_disk_that_kept_everything_votes_again() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    for round in 0..3 {
+        world.commands(
+            "reopen 3 without 0; run 700; reopen 2 without 0; run 700; reopen 1 without 0; run 3000",
+        );
+        let master = world.master().expect("a master");
+        world.commands(&format!("propose {master} again; run 300"));
+        assert_eq!(world.processes[&3].executed.len(), 2 + round, "{}", world.out);
+    }
+}
+
+#[test]
+fn a_replica_with_a_memory_promises_nothing_before_the_others_have_spoken() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.filter = Some(Box::new(|_, t, m| t != 3 || !matches!(m, Message::Heartbeat(_))));
+    world.commands("reopen 3 without 0; run 2000");
+    let round = Round {
+        sequence: 99,
+        id: ReplicaId(1),
+        incarnation: world.processes[&2].replica.hello().incarnation,
+    };
+    let collect = world.envelope(2, 3, Message::Collect { round, from: Instance(1) });
+    world.step(3, Input::Message(collect));
+    assert_ne!(world.processes[&3].replica.agreement().acceptor().promised(), round);
+    world.filter = Some(Box::new(|f, _, _| f != 1));
+    world.commands("run 3000");
+    assert!([2, 3].iter().any(|id| world.processes[id].replica.is_master().is_some()), "3 votes again");
+}
+
+#[test]
+fn a_link_that_comes_up_while_it_is_given_up_is_dialled_again() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; remove 1 9; run 7000");
+    assert!(!world.processes[&1].dials.contains(&address(9)), "1 has given the link up");
+    let back =
+        Hello { address: address(9), incarnation: Incarnation(99), ..world.processes[&2].replica.hello() };
+    world.step(1, Input::PeerUp(back));
+    assert!(world.processes[&1].dials.contains(&address(9)));
 }

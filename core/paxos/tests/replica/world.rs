@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kumo_paxos::{
     CellId, Change, Effect, Envelope, Executable, ExitReason, Incarnation, Input, Instance, Message, Note,
-    Replica, Settings, Time,
+    Record, Replica, Settings, Time,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -20,6 +20,9 @@ pub struct Process {
     pub executed: Vec<(Instance, String)>,
     pub dials: BTreeSet<SocketAddr>,
     pub up: BTreeSet<SocketAddr>,
+    /// Its disk, when it has one.
+    pub records: Vec<Record>,
+    settings: Settings,
 }
 
 #[derive(Default)]
@@ -34,6 +37,8 @@ pub struct World {
     pub cell: Option<CellId>,
     /// Which messages pass; all when there is none.
     pub filter: Option<Filter>,
+    /// Processes have disks.
+    pub durable: bool,
     /// No snapshot arrives.
     pub no_snapshot: bool,
     /// Executing that instance panics on that process.
@@ -54,11 +59,24 @@ impl World {
             incarnation: Incarnation(u128::from(self.lives)),
             unit_micros: UNIT_MICROS,
             entropy: u128::from(self.lives) << 70 | 12345,
-            durable: false,
+            durable: self.durable,
         };
-        let replica = Replica::new(settings, Time(self.now));
-        let process = Process { replica, executed: Vec::new(), dials: BTreeSet::new(), up: BTreeSet::new() };
-        self.processes.insert(id, process);
+        let replica = Replica::new(settings.clone(), Time(self.now));
+        self.enter(id, replica, settings, Vec::new());
+    }
+
+    /// Starts a process again with its disk, but for the last `lost` records on it.
+    pub fn reopen(&mut self, id: u16, lost: usize) {
+        let Process { mut records, settings, .. } = self.processes.remove(&id).expect("it ran");
+        self.relink();
+        records.truncate(records.len() - lost);
+        let replica = Replica::recover(settings.clone(), None, records.clone(), Time(self.now));
+        self.enter(id, replica, settings, records);
+    }
+
+    fn enter(&mut self, id: u16, replica: Replica, settings: Settings, records: Vec<Record>) {
+        let (executed, dials, up) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        self.processes.insert(id, Process { replica, executed, dials, up, records, settings });
         self.step(id, Input::Timeout);
     }
 
@@ -89,7 +107,11 @@ impl World {
                 self.processes.get_mut(&id).expect("it runs").dials.insert(to);
             }
             Effect::Hangup(to) => {
-                self.processes.get_mut(&id).expect("it runs").dials.remove(&to);
+                let process = self.processes.get_mut(&id).expect("it runs");
+                process.dials.remove(&to);
+                if process.up.remove(&to) {
+                    self.step(id, Input::PeerDown(to));
+                }
             }
             Effect::TakeSnapshot(_) if self.no_snapshot => {}
             Effect::TakeSnapshot(from) => {
@@ -115,7 +137,8 @@ impl World {
                 assert!(!matches!(reason, ExitReason::Differs(_)));
                 self.processes.remove(&id);
             }
-            Effect::Persist(_) | Effect::Snapshot(..) | Effect::Master(_) => {}
+            Effect::Persist(record) => self.processes.get_mut(&id).expect("it runs").records.push(record),
+            Effect::Snapshot(..) | Effect::Master(_) => {}
         }
     }
 
@@ -222,6 +245,7 @@ impl World {
                 let ids: Vec<u16> = ids.iter().map(|id| number(id)).collect();
                 self.start(number(id), &ids, true);
             }
+            ["reopen", id, "without", lost] => self.reopen(number(id), usize::from(number(lost))),
             ["crash", id] => {
                 self.processes.remove(&number(id));
             }
@@ -270,7 +294,7 @@ impl World {
         let addressee = self.processes[&to].replica.hello().incarnation;
         let (cell, generation, from, sender) =
             (hello.cell, hello.generation, hello.address, hello.incarnation);
-        Envelope { cell, generation, from, sender, addressee, message }
+        Envelope { cell, generation, from, sender, addressee, kept: 0, message }
     }
 
     pub fn master(&self) -> Option<u16> {

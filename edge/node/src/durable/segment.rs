@@ -196,7 +196,7 @@ mod tests {
 
     fn records() -> Vec<Record> {
         vec![
-            Record::Life { incarnation: Incarnation(7), grant_micros: 500_000 },
+            Record::Life { incarnation: Incarnation(7), grant_micros: 500_000, kept: 3 },
             Record::Promised(Round { sequence: 3, ..Round::default() }),
             Record::Decided { instance: Instance(1), value: Value::Command(Bytes::from_static(b"abc")) },
         ]

@@ -343,7 +343,7 @@ mod tests {
     use std::future::poll_fn;
 
     fn life() -> Record {
-        Record::Life { incarnation: Incarnation(7), grant_micros: 1 }
+        Record::Life { incarnation: Incarnation(7), grant_micros: 1, kept: 0 }
     }
 
     fn promise(sequence: u64) -> Record {

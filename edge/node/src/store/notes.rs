@@ -186,10 +186,7 @@ fn wanted(operation: &Operation) -> Vec<(&'static str, Value)> {
         Operation::Add64 { unique, delta, down, initial, touch } => {
             let mut fields = with(only(if *down { "decr" } else { "incr" }), "delta", *delta);
             if let Some(initial) = initial {
-                fields.extend([
-                    ("initial", initial.value.into()),
-                    ("initial expiry", initial.expiry.into()),
-                ]);
+                fields.extend([("initial", initial.value.into()), ("initial expiry", initial.expiry.into())]);
             }
             if let Some(touch) = touch {
                 fields.push(("expiry", (*touch).into()));

@@ -9,9 +9,7 @@ use crate::post::{Arrived, Me, Post, Target};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{
-    Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space,
-};
+use kumo_cluster::{Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space};
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
 use kumo_wire::Wire;

@@ -23,15 +23,15 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
 }
 
 /// A server of the hash space.
-struct Attached {
-    state: &'static str,
+pub struct Attached {
+    pub state: &'static str,
     /// It is being brought in, or is on its way out.
-    moving: Option<&'static str>,
+    pub moving: Option<&'static str>,
 }
 
 /// By address. While a replace runs, the ring that it goes to says how a server stands: one that was attached again is
 /// not fault any more.
-fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
+pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
     let space = &stat.space;
     let mut attached = BTreeMap::new();
     for &index in &space.rhs {
@@ -55,7 +55,8 @@ fn not_attached(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>) -> BTree
 }
 
 fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet<SocketAddr>) -> String {
-    let mut text = format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
+    let mut text =
+        format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
     for (address, one) in attached {
         text += &format!("  {address} ({})\n", one.state);
     }
@@ -153,7 +154,8 @@ mod tests {
         };
         let mut space = Space::empty(Default::default(), SpaceNumber(9));
         space.clock = Clock(1_228_310_145 << 32 | 58);
-        space.members = vec![member(8000, MemberState::Active), member(8001, MemberState::Fault { order: 1 })];
+        space.members =
+            vec![member(8000, MemberState::Active), member(8001, MemberState::Fault { order: 1 })];
         (space.rhs, space.whs) = (vec![0, 1], vec![0, 1]);
         let stat = Stat {
             space,
@@ -168,7 +170,10 @@ mod tests {
         let attached = attached(&stat);
         let text = block(&stat, &attached, &not_attached(&stat, &attached));
         let (time, nodes) = text.split_once("attached node:").unwrap();
-        assert!(time.starts_with("hash space timestamp:\n  ") && time.ends_with(" 2008 clock 58\n"), "{time}");
+        assert!(
+            time.starts_with("hash space timestamp:\n  ") && time.ends_with(" 2008 clock 58\n"),
+            "{time}"
+        );
         assert_eq!(
             nodes,
             "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::store::{shown, tool};
 use indicatif::{ProgressBar, ProgressStyle};
+use kumo_cluster::SpaceNumber;
 use kumo_cluster::control::Stat;
-use kumo_cluster::{ServerId, Space, SpaceNumber};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -24,9 +24,9 @@ pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
         match tool::stat(&managers).await {
             Ok(stat) => {
                 silent_since = None;
-                managers.extend(stat.managers.iter().filter(|&known| *known != manager));
-                managers.dedup();
-                managers.truncate(MANAGERS_MAX);
+                // Should this one be lost on the way, the others know as much.
+                managers.truncate(1);
+                managers.extend(&stat.managers);
                 match watch.look(&stat) {
                     Seen::Moving(line, percent) => display.show(&line, percent),
                     Seen::Done => {
@@ -63,8 +63,8 @@ enum Seen {
 /// What was seen of the job so far.
 struct Watch {
     began: Instant,
-    /// The job's name, and the ring that it goes to.
-    job: Option<(SpaceNumber, Vec<ServerId>)>,
+    /// The number at which the ring that it goes to was set.
+    job: Option<SpaceNumber>,
     /// When how many bytes had been sent, over the last few seconds.
     sent: VecDeque<(Instant, u64)>,
 }
@@ -77,21 +77,13 @@ impl Watch {
     fn look(&mut self, stat: &Stat) -> Seen {
         let space = &stat.space;
         if space.job.is_some() {
-            self.job = Some((space.whs_since, ring(space, &space.whs)));
+            self.job = Some(space.whs_since);
         }
         match JobView::of(stat) {
             Some(view) => self.moving(&view),
             // A ring that was given up is another one from then on; a switch takes the one there is.
-            None => match &self.job {
-                Some((since, whs)) if *since != space.whs_since && *whs != ring(space, &space.rhs) => {
-                    Seen::Cancelled
-                }
-                Some((since, _)) if *since != space.whs_since && space.rhs == space.whs => {
-                    // The same servers: a full replace that was given up, or one whose ring was renamed on the way.
-                    Seen::Cancelled
-                }
-                Some(_) | None => Seen::Done,
-            },
+            None if self.job.is_some_and(|job| job != space.whs_since) => Seen::Cancelled,
+            None => Seen::Done,
         }
     }
 
@@ -119,10 +111,6 @@ impl Watch {
     }
 }
 
-fn ring(space: &Space, members: &[u16]) -> Vec<ServerId> {
-    members.iter().map(|&index| space.server(index)).collect()
-}
-
 /// A bar on a terminal; otherwise a line a second, for logs.
 enum Display {
     Bar(ProgressBar),
@@ -135,7 +123,8 @@ impl Display {
             return Display::Lines { last: None };
         }
         let bar = ProgressBar::new(BAR_STEPS);
-        let style = ProgressStyle::with_template("[{bar:30}] {wide_msg}").expect("the template is well formed");
+        let style =
+            ProgressStyle::with_template("[{bar:30}] {wide_msg}").expect("the template is well formed");
         bar.set_style(style.progress_chars("=> "));
         Display::Bar(bar)
     }
@@ -171,8 +160,5 @@ const RATE_OVER: Duration = Duration::from_secs(5);
 
 /// How long no manager may answer before we give up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-
-/// Twice the largest cell.
-const MANAGERS_MAX: usize = 14;
 
 const BAR_STEPS: u64 = 1000;

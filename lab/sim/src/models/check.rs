@@ -3,8 +3,6 @@
 use stateright::{Checker, HasDiscoveries, Model, Path};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::panic;
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Looks at every reachable state, panics when a property fails in one, and returns how many there are.
@@ -14,7 +12,6 @@ where
     M::State: Clone + Hash + Debug + Send + Sync + PartialEq + 'static,
     M::Action: Debug + Send + Sync + Clone + PartialEq + 'static,
 {
-    quiet_panics();
     let started = Instant::now();
     let checker = model.checker().threads(THREADS).spawn_bfs().join();
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
@@ -32,7 +29,6 @@ where
     M::State: Clone + Hash + Debug + Send + Sync + PartialEq + 'static,
     M::Action: Debug + Send + Sync + Clone + PartialEq + 'static,
 {
-    quiet_panics();
     let started = Instant::now();
     let wanted = HasDiscoveries::AnyOf([property].into());
     let checker = model.checker().threads(THREADS).timeout(FIND_MAX).finish_when(wanted).spawn_bfs().join();
@@ -45,20 +41,6 @@ where
         started.elapsed().as_secs_f64()
     );
     actions
-}
-
-/// Second decisions are caught and counted: their messages would only hide the rest of the output.
-pub fn quiet_panics() {
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            let text = info.payload_as_str().unwrap_or_default();
-            if !text.contains("two values decided") {
-                before(info);
-            }
-        }));
-    });
 }
 
 /// The machine that checks has two cores.

@@ -44,8 +44,6 @@ pub struct State {
     pub network: Vec<Shared<Letter>>,
     /// What was decided by anyone, also by processes gone since. A second value is what must never be.
     pub decided: Shared<BTreeMap<Instance, BTreeSet<Value>>>,
-    /// A process was about to decide a second value itself, and stopped.
-    pub stopped: bool,
     /// Who raised rounds, in order of place.
     pub raised: Vec<usize>,
     pub crashes: u8,
@@ -77,7 +75,6 @@ impl State {
             processes: processes.collect(),
             network: Vec::new(),
             decided: Shared::new(BTreeMap::new()),
-            stopped: false,
             raised: Vec::new(),
             crashes: 0,
             withheld: false,
@@ -93,9 +90,10 @@ impl State {
         all.filter(|(_, process)| process.standing == Standing::Running)
     }
 
-    /// At most one value per instance.
+    /// At most one value per instance, by what was decided anywhere and by what any process was told.
     pub fn agrees(&self) -> bool {
-        !self.stopped && self.decided.values().all(|values| values.len() == 1)
+        self.processes.iter().all(|process| process.agreement.conflict().is_none())
+            && self.decided.values().all(|values| values.len() == 1)
     }
 
     // ---- what a process does by itself ----

@@ -111,10 +111,16 @@ impl World {
     }
 
     /// Lets time go on until something holds. A cell that may have stopped is not waited for in vain.
+    /// Patience begins anew with every call that is answered: no new ones are made but by who drains the queues.
     fn wait_for(&mut self, what: &str, holds: impl Fn(&World) -> bool) -> Verdict {
         let patience = if self.exceeded { PATIENCE_STOPPED_MICROS } else { PATIENCE_MICROS };
-        let until = self.now + patience;
+        let mut until = self.now + patience;
+        let mut answered = self.answered();
         while self.failure.is_none() && !holds(self) {
+            if answered != self.answered() {
+                answered = self.answered();
+                until = self.now + patience;
+            }
             if self.now >= until {
                 if !self.must_live() {
                     return Ok(());
@@ -305,7 +311,7 @@ const WORK_MICROS: u64 = 3_000_000;
 const WORK_CALLS: u64 = 100;
 /// Attempts to recover a cell in one run: another replica may be the better survivor.
 const RECOVERIES_MAX: u32 = 5;
-/// How long anything may take once everything is healed: several times what the slowest timeout needs.
+/// How long nothing may happen once everything is healed: several times what the slowest timeout needs.
 const PATIENCE_MICROS: u64 = 40_000_000;
 /// The same where the cell has most likely stopped, as it should: enough to see it do something wrong.
 const PATIENCE_STOPPED_MICROS: u64 = 4_000_000;

@@ -77,7 +77,7 @@ impl Packer {
         if self.0.capacity() < PACK_BYTES_MIN {
             self.0 = BytesMut::with_capacity(PACK_BYTES);
         }
-        message.encode(&mut self.0);
+        message.append(&mut self.0);
         self.0.split().freeze()
     }
 }

@@ -27,13 +27,16 @@ impl World {
         if process.links.contains_key(&address) {
             return;
         }
-        process.links.insert(address, Link { attempt: 1, up: None, last: 0, stalled: false });
-        self.schedule.put(self.now, Event::Dial { process: id, address, attempt: 1 });
+        process.attempts += 1;
+        let attempt = process.attempts;
+        process.links.insert(address, Link { attempt, up: None, last: 0, stalled: false });
+        self.schedule.put(self.now, Event::Dial { process: id, address, attempt });
     }
 
     pub fn drop_link(&mut self, id: ProcessId, address: SocketAddr) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.links.remove(&address);
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        if process.links.remove(&address).is_some_and(|link| link.up.is_some()) {
+            self.step(id, Input::PeerDown(address));
         }
     }
 
@@ -117,7 +120,8 @@ impl World {
         let process = self.processes.get_mut(&id).expect("its attempt is current");
         let link = process.links.get_mut(&address).expect("its attempt is current");
         if link.up.is_none() {
-            link.attempt += 1;
+            process.attempts += 1;
+            link.attempt = process.attempts;
             let attempt = link.attempt;
             self.schedule.put(self.now, Event::Dial { process: id, address, attempt });
         }
@@ -132,7 +136,8 @@ impl World {
         if link.up.take().is_none() {
             return;
         }
-        link.attempt += 1;
+        process.attempts += 1;
+        link.attempt = process.attempts;
         let attempt = link.attempt;
         self.trace.note(self.now, &[13, id.0], &[], || format!("link of p{} to {address} is down", id.0));
         self.schedule.put(self.now + REDIAL_MICROS / 4, Event::Dial { process: id, address, attempt });

@@ -24,12 +24,15 @@ pub struct Process {
     /// It was told to stop and goes soon.
     pub leaving: bool,
     pub links: BTreeMap<SocketAddr, Link>,
+    /// Attempts to dial: none is numbered like another.
+    pub attempts: u64,
     /// When the timer is set, and which setting counts.
     timer: (Option<u64>, u64),
     /// What waits, each with the number of disk records that must be synced before.
     held: VecDeque<(u64, Held)>,
     syncing: bool,
-    writing: Option<(Position, Vec<bytes::Bytes>, u64)>,
+    /// A snapshot on its way to the disk: its parts, the memory beside it, and how much of the log they replace.
+    writing: Option<(Position, Vec<bytes::Bytes>, Vec<Record>, u64)>,
     /// The position last compared with the others'.
     observed: Option<Instance>,
     wall_told: u64,
@@ -80,7 +83,7 @@ impl World {
         let now = slot.clock.local(self.now);
         let settings = Settings {
             address: slot.address,
-            peers: slot.peers.clone(),
+            peers: self.slots[index].peers.clone(),
             extension: slot.extension,
             incarnation,
             unit_micros: UNIT_MICROS,
@@ -121,6 +124,7 @@ impl World {
                 paused: None,
                 leaving: false,
                 links: BTreeMap::new(),
+                attempts: 0,
                 timer: (None, 0),
                 held: VecDeque::new(),
                 syncing: false,
@@ -145,7 +149,7 @@ impl World {
         let slot = &mut self.slots[index];
         let Some(genesis) = slot.born.take() else { return };
         let me = genesis.configuration.at(slot.address).expect("who is born into a cell is a member");
-        let life = Record::Life { incarnation: me.incarnation, grant_micros: GRANT_MICROS };
+        let life = Record::Life { incarnation: me.incarnation, grant_micros: GRANT_MICROS, kept: 0 };
         let entry = Record::Decided { instance: Instance(0), value: Value::Genesis(genesis) };
         for record in [life, entry] {
             let bytes = self.packer.pack(&record);
@@ -358,18 +362,18 @@ impl World {
         }
         let Some((position, parts)) = process.cell.snapshot() else { return };
         let upto = self.slots[process.slot].disk.written();
-        process.writing = Some((position, parts.collect(), upto));
+        process.writing = Some((position, parts.collect(), process.cell.memory_records(), upto));
         let delay = self.randoms.disk.between(1_000, 300_000);
         self.schedule.put(self.now + delay, Event::SnapshotWritten { process: id });
     }
 
     pub fn snapshot_written(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some((position, parts, upto)) = process.writing.take() else { return };
+        let Some((position, parts, memory, upto)) = process.writing.take() else { return };
         self.trace.note(self.now, &[5, id.0, position.executed.0], &[], || {
             format!("p{} wrote a snapshot at {}", id.0, position.executed.0)
         });
-        self.slots[process.slot].disk.install(position, parts, upto);
+        self.slots[process.slot].disk.install(position, &memory, parts, upto);
     }
 
     fn disk_full(&mut self, id: ProcessId) {
@@ -408,6 +412,11 @@ impl World {
             ExitReason::Differs(instance) => {
                 self.fail(format!("p{} differs at instance {}", id.0, instance.0))
             }
+            ExitReason::Conflict(instance) => {
+                self.fail(format!("p{} knows two values for instance {}", id.0, instance.0))
+            }
+            // No disk here forgets what it was told to keep.
+            ExitReason::Forgot => self.fail(format!("p{} thinks that its disk forgot", id.0)),
             ExitReason::Removed => self.slots[slot].wanted &= !listens,
             ExitReason::Replaced => {}
             // Its memory is void, its place is not: it comes back as somebody new.

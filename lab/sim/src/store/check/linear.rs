@@ -55,6 +55,11 @@ impl Step<'_> {
         self.answer.is_none() && self.happened.is_none()
     }
 
+    /// Its value is empty: nobody can tell whose it was.
+    fn writes_nothing(&self) -> bool {
+        matches!(self.operation.as_ref(), Operation::Set { data, .. } | Operation::Add { data, .. } if data.is_empty())
+    }
+
     /// Of the version it made or saw.
     fn clock(&self) -> Option<u64> {
         let Some(answer) = self.answer else { return self.happened };
@@ -107,7 +112,7 @@ fn settle_seen(steps: &mut [Step]) {
 /// value, and those of a kind are twins.
 fn blur_unseen(steps: &mut [Step]) {
     let (flags, unseen) = (0, Bytes::from_static(b"unseen"));
-    for step in steps.iter_mut().filter(|step| step.is_open()) {
+    for step in steps.iter_mut().filter(|step| step.is_open() && !step.writes_nothing()) {
         let operation = match step.operation.as_ref() {
             Operation::Set { expiry, .. } => {
                 Operation::Set { flags, expiry: *expiry, data: unseen.clone() }

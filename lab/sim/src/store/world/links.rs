@@ -103,8 +103,8 @@ impl World {
             return;
         }
         let hello = match &self.processes[&id].program {
-            Program::Manager(node) => self.packer.pack(&node.cell.hello()),
-            Program::Server(server) => self.packer.pack(&server.id),
+            Program::Manager(node) => node.cell.hello().to_bytes(),
+            Program::Server(server) => server.id.to_bytes(),
             Program::Gateway(_) => Bytes::new(),
         };
         let delay = self.delay(from, to.expect("it is open"));
@@ -161,7 +161,7 @@ impl World {
             (Target::Peer(_), Program::Manager(node)) => {
                 let read = Hello::from_bytes(hello).expect("a hello is read as it was written");
                 node.cell.greet(&read)?;
-                Ok(self.packer.pack(&node.cell.hello()))
+                Ok(node.cell.hello().to_bytes())
             }
             (Target::Manager(_), Program::Manager(_)) => Ok(Bytes::new()),
             (Target::Server(wanted), Program::Server(server)) if server.id == *wanted => Ok(Bytes::new()),
@@ -220,7 +220,7 @@ impl World {
 
     /// Sends from that side.
     pub fn send(&mut self, id: ConnectionId, from: usize, message: &(impl Wire + std::fmt::Debug)) {
-        let bytes = self.packer.pack(message);
+        let bytes = message.to_bytes();
         let Some(connection) = self.connections.get(&id).filter(|connection| connection.open[from]) else {
             return;
         };

@@ -8,6 +8,7 @@ use super::servers::KEEPALIVE_MICROS;
 use kumo_cluster::{CellView, Cluster, Manager, ManagerEffect, ManagerInput, ManagerNote, ManagerSettings};
 use kumo_paxos::{Instance, Note, Record, Settings, Time, Value};
 use kumo_session::{Cell, CellSettings, Effect, Input, NodeNote, UnixMillis};
+use kumo_wire::Wire;
 
 /// A manager's program.
 pub struct ManagerNode {
@@ -83,10 +84,10 @@ impl World {
         let slot = &mut self.slots[index];
         let Some(genesis) = slot.born.take() else { return };
         let me = genesis.configuration.at(slot.address).expect("who is born into a cell is a member");
-        let life = Record::Life { incarnation: me.incarnation, grant_micros: 5 * UNIT_MICROS };
+        let life = Record::Life { incarnation: me.incarnation, grant_micros: 5 * UNIT_MICROS, kept: 0 };
         let entry = Record::Decided { instance: Instance(0), value: Value::Genesis(genesis) };
         for record in [life, entry] {
-            let bytes = self.packer.pack(&record);
+            let bytes = record.to_bytes();
             slot.disk.write(&record, bytes);
         }
         slot.disk.sync(slot.disk.written());
@@ -158,7 +159,6 @@ impl World {
         }
         for command in proposals {
             self.trace.note(self.now, &[16, id.0], &command, || {
-                use kumo_wire::Wire;
                 let read = kumo_cluster::Command::from_bytes(command.clone());
                 format!("p{} proposes {}", id.0, super::clip(&read))
             });
@@ -192,7 +192,7 @@ impl World {
                 self.drop_link(id, Target::Peer(address));
             }
             Effect::Persist(record) => {
-                let bytes = self.packer.pack(&record);
+                let bytes = record.to_bytes();
                 let disk = &mut self.slots[slot].disk;
                 disk.write(&record, bytes);
                 disk.sync(disk.written());
@@ -202,7 +202,7 @@ impl World {
                 let Program::Manager(node) = &process.program else { return };
                 if let Some((position, parts)) = node.cell.snapshot() {
                     let disk = &mut self.slots[slot].disk;
-                    disk.install(position, parts.collect(), disk.written());
+                    disk.install(position, &node.cell.memory_records(), parts.collect(), disk.written());
                 }
             }
             Effect::Note(NodeNote::Paxos(Note::Bug(instance))) => {

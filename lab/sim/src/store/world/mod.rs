@@ -22,12 +22,11 @@ use crate::network::{Host, Network};
 use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use callers::Seat;
 use kumo_cluster::{Broken, Mutation, ServerId, Space, SpaceNumber};
 use kumo_paxos::{Configuration, Genesis, Incarnation, Member, ReplicaId, Role};
 use kumo_session::ConnectionId;
-use kumo_wire::Wire;
 use links::{Connection, Parcel, Target};
 use operators::Errand;
 use processes::{Process, ProcessId};
@@ -65,21 +64,6 @@ pub struct World {
     chaos: bool,
     excused: bool,
     failure: Option<String>,
-    packer: Packer,
-}
-
-/// Makes messages' bytes: many in one buffer, none of which is copied.
-#[derive(Default)]
-struct Packer(BytesMut);
-
-impl Packer {
-    fn pack(&mut self, message: &impl Wire) -> Bytes {
-        if self.0.capacity() < PACK_BYTES_MIN {
-            self.0 = BytesMut::with_capacity(PACK_BYTES);
-        }
-        message.encode(&mut self.0);
-        self.0.split().freeze()
-    }
 }
 
 /// Streams of random numbers that the world itself draws from.
@@ -220,7 +204,6 @@ impl World {
             chaos: true,
             excused: false,
             failure: None,
-            packer: Packer::default(),
             plan,
         };
         world.populate();
@@ -459,9 +442,6 @@ fn clip(thing: &impl std::fmt::Debug) -> String {
 
 /// Letters of one thing in the trace.
 const TEXT_MAX: usize = 700;
-/// Bytes of a buffer for messages, and when it is too full for another.
-const PACK_BYTES: usize = 64 * 1024;
-const PACK_BYTES_MIN: usize = 1024;
 /// Leases hold while any two clocks' rates are within a tenth of each other.
 const RATE_PERMILLE_MIN: u64 = 955;
 const RATE_PERMILLE_MAX: u64 = 1045;

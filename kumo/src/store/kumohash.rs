@@ -1,0 +1,151 @@
+//! `kumohash`: where keys lie on the ring, and who owns them.
+
+use super::common::{self, CONTROL_PORT};
+use super::{shown, tool};
+use crate::failure::Failure;
+use crate::output::{Format, Out, row, table};
+use clap::{Args, Command, Subcommand, ValueEnum};
+use kumo_cluster::{Space, Table, key_hash, points};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// Where keys lie on the ring
+#[derive(Args, Clone, Debug)]
+pub struct Kumohash {
+    /// The manager whose hash space is asked
+    #[arg(short = 'm', long, global = true, value_name = "ADDR[:19799]")]
+    manager: Option<String>,
+    #[command(subcommand)]
+    question: Question,
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Question {
+    /// The place of a key: 16 hexadecimal digits; needs no manager
+    Hash {
+        #[arg(value_name = "KEY", required = true)]
+        keys: Vec<String>,
+    },
+    /// The servers of a key, in order: the first that is not fault takes its writes
+    Assign {
+        #[arg(value_name = "KEY", required = true)]
+        keys: Vec<String>,
+    },
+    /// The points of all servers, in their order on the ring
+    Dump {
+        /// The ring that keys are read by, or the one that a replace goes to
+        #[arg(long, value_enum, default_value_t = Ring::Rhs)]
+        ring: Ring,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ring {
+    Rhs,
+    Whs,
+}
+
+pub fn command_line() -> Command {
+    Kumohash::augment_args(Command::new("kumohash"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Where keys lie on the ring, and who owns them")
+        .after_help(EXAMPLES)
+}
+
+pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
+    let out = Out::new(kumohash.format);
+    let manager = || match &kumohash.manager {
+        Some(manager) => common::address(manager, CONTROL_PORT),
+        None => Err(Failure::usage("-m MANAGER is missing: it has the hash space")),
+    };
+    match &kumohash.question {
+        Question::Hash { keys } => hashes(keys, out),
+        Question::Assign { keys } => {
+            let manager = manager()?;
+            crate::block_on(async move { owners(&tool::stat(&[manager]).await?.space, keys, out) })
+        }
+        Question::Dump { ring } => {
+            let manager = manager()?;
+            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, *ring, out) })
+        }
+    }
+}
+
+fn hashes(keys: &[String], out: Out) -> Result<(), Failure> {
+    let hashes: Vec<(&String, String)> =
+        keys.iter().map(|key| (key, key_hash(key.as_bytes()).to_string())).collect();
+    let values: Vec<Value> = hashes.iter().map(|(key, hash)| json!({ "key": key, "hash": hash })).collect();
+    out.result(json!(values), || match &hashes[..] {
+        [(_, hash)] => hash.clone(),
+        many => table(&many.iter().map(|(key, hash)| row([hash, key])).collect::<Vec<_>>()),
+    })
+}
+
+fn owners(space: &Space, keys: &[String], out: Out) -> Result<(), Failure> {
+    if space.rhs.is_empty() {
+        return Err(Failure::refused("no server is attached"));
+    }
+    let rhs = Table::new(space);
+    // A space in which keys are read where the replace goes to: its owners are those of the other ring.
+    let whs = Table::new(&Space { rhs: space.whs.clone(), old: Vec::new(), ..space.clone() });
+    let moving = space.rhs != space.whs;
+    let mut rows = vec![row([&"KEY", &"HASH", &"RING", &"SERVERS"])];
+    let mut values = Vec::new();
+    for key in keys {
+        let hash = key_hash(key.as_bytes());
+        let named = |table: &Table| -> Vec<(SocketAddr, &str)> {
+            let members = table.arc(hash).owners.iter().map(|&index| space.member(index));
+            members.map(|member| (member.address, shown::state(member.state))).collect()
+        };
+        let (read, written) = (named(&rhs), named(&whs));
+        rows.push(row([key, &hash, &"rhs", &line(&read)]));
+        if moving {
+            rows.push(row([&"", &"", &"whs", &line(&written)]));
+        }
+        let hash = hash.to_string();
+        values.push(json!({ "key": key, "hash": hash, "rhs": listed(&read), "whs": listed(&written) }));
+    }
+    out.result(json!(values), || table(&rows))
+}
+
+fn line(owners: &[(SocketAddr, &str)]) -> String {
+    owners.iter().map(|(address, state)| format!("{address} ({state})")).collect::<Vec<_>>().join(", ")
+}
+
+fn listed(owners: &[(SocketAddr, &str)]) -> Value {
+    owners.iter().map(|(address, state)| json!({ "address": address.to_string(), "state": state })).collect()
+}
+
+fn dump(space: &Space, ring: Ring, out: Out) -> Result<(), Failure> {
+    let members = match ring {
+        Ring::Rhs => &space.rhs,
+        Ring::Whs => &space.whs,
+    };
+    let mut all = Vec::new();
+    for &index in members {
+        let member = space.member(index);
+        all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
+    }
+    all.sort_unstable();
+    let values: Vec<Value> = all
+        .iter()
+        .map(|(point, address, state)| {
+            json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
+        })
+        .collect();
+    out.result(json!(values), || {
+        all.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
+    })
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kumohash hash foo                          db0f3feab5c7ee0b
+  kumohash -m localhost assign user:1 user:2
+  kumohash -m localhost dump | head
+
+Exit status:
+  0 done   1 refused   2 usage   4 unreachable   5 no master";
