@@ -13,6 +13,8 @@ impl Replica {
             return;
         }
         let nonce = self.draw();
+        // Given up a moment ago, it came up before that was done: whoever is there is wanted again after it.
+        self.dial(hello.address, effects);
         let link = self.links.entry(hello.address);
         if link.incarnation != hello.incarnation {
             if let Some(forming) = &mut self.forming {

@@ -3,8 +3,8 @@
 use crate::world::{World, address};
 use bytes::Bytes;
 use kumo_paxos::{
-    DataName, Effect, Envelope, Incarnation, Input, Instance, Message, Proposal, ReplicaId, Round, Time,
-    Value,
+    DataName, Effect, Envelope, Hello, Incarnation, Input, Instance, Message, Proposal, ReplicaId, Round,
+    Time, Value,
 };
 
 #[test]
@@ -322,4 +322,15 @@ fn a_replica_with_a_memory_promises_nothing_before_the_others_have_spoken() {
     world.filter = Some(Box::new(|f, _, _| f != 1));
     world.commands("run 3000");
     assert!([2, 3].iter().any(|id| world.processes[id].replica.is_master().is_some()), "3 votes again");
+}
+
+#[test]
+fn a_link_that_comes_up_while_it_is_given_up_is_dialled_again() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; remove 1 9; run 7000");
+    assert!(!world.processes[&1].dials.contains(&address(9)), "1 has given the link up");
+    let back =
+        Hello { address: address(9), incarnation: Incarnation(99), ..world.processes[&2].replica.hello() };
+    world.step(1, Input::PeerUp(back));
+    assert!(world.processes[&1].dials.contains(&address(9)));
 }
