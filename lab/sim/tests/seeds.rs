@@ -4,7 +4,7 @@
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 7] = [
+const FAILED_ONCE: [(u64, &str); 8] = [
     (901, "a client connected to a removed node never looked for another member"),
     (1459, "a client connected to a removed node never looked for another member"),
     (
@@ -18,6 +18,7 @@ const FAILED_ONCE: [(u64, &str); 7] = [
         211_770,
         "a link led to a process that another had replaced, for ever, and the two left had no majority",
     ),
+    (412_210, "a link came up while a slow disk held back that it was given up, and was never dialled again"),
 ];
 
 #[test]
