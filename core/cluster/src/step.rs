@@ -47,7 +47,8 @@ pub enum ServerEffect {
     Dial(ServerId),
     /// Give it up.
     Undial(ServerId),
-    /// Keep this on disk, before any later effect is performed.
+    /// Keep this on disk, before any later effect is performed. It names this life, which is therefore on record
+    /// before it acts: the next one is its successor.
     KeepSpace(Space),
     /// Managers to keep a connection with, besides those this server was started with.
     Managers(Vec<SocketAddr>),

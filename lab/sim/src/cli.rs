@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: sim --seed N [--trace] [--without FAULT]...
        sim --seeds COUNT [--from N] [--jobs N] [--without FAULT]...
+       sim store ...: the same of a store cluster
   --seed N          run one seed and print its trace (--quiet: only its result)
   --seeds COUNT     run many, print their count and the seeds that failed
   --from N          the first of them (0)
@@ -23,6 +24,10 @@ struct Wish {
 
 /// Does what the arguments say.
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|argument| argument == "store").is_some() {
+        return crate::store::cli::main(arguments);
+    }
     let wish = match parse(arguments) {
         Ok(wish) => wish,
         Err(wrong) => {

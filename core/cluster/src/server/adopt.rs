@@ -23,15 +23,17 @@ impl<S: Store> Server<S> {
             // Only managers are told; a server or gateway of another cluster gets no answer.
             return;
         }
-        self.settings.cluster = Some(space.cluster);
         let me = space.index_of(self.settings.id);
+        // Belonging begins with being attached: one that was only shown a space may still go elsewhere.
+        if me.is_some() {
+            self.settings.cluster = Some(space.cluster);
+            effects.push(ServerEffect::KeepSpace(space.clone()));
+        }
         if me.is_some_and(|me| matches!(space.member(me).state, MemberState::Fault { .. })) {
-            effects.push(ServerEffect::KeepSpace(space));
             let reason = "the managers gave this server up; it begins a new life and waits to be attached";
             effects.push(ServerEffect::Reborn { reason: reason.to_owned() });
             return;
         }
-        effects.push(ServerEffect::KeepSpace(space.clone()));
         effects.push(ServerEffect::Note(ServerNote::Adopted { space: space.clone() }));
         self.last_watermarks(effects);
         self.clock = self.clock.max(space.clock);

@@ -251,6 +251,12 @@ impl<S: Store> Server<S> {
         match message {
             Message::NewSpace { space } => self.adopt(now, space, effects),
             Message::Lease { sent, micros, unix_millis } => self.leased(now, sent, micros, unix_millis),
+            Message::WantSpace { above } => {
+                if let Some(world) = self.world.as_ref().filter(|world| world.number() > above) {
+                    let space = world.space.clone();
+                    effects.push(ServerEffect::Manager(from, Message::NewSpace { space }));
+                }
+            }
             Message::Managers { managers, .. } => effects.push(ServerEffect::Managers(managers)),
             Message::Backup { suffix } => {
                 self.backup_for = Some(from);

@@ -35,7 +35,6 @@ impl Stage {
                 names.chars().for_each(|one| self.server(one, rest));
             }
             ["call", ticket, rest @ ..] => self.call(number(ticket), rest),
-            ["forget", ticket] => self.step(GatewayInput::Forget { ticket: number(ticket) }),
             ["run", millis] => self.run(number(millis)),
             ["deadline"] => writeln!(self.out, "deadline {:?}", self.gateway.deadline()).expect("text"),
             _ => panic!("not a command: {line}"),

@@ -335,7 +335,7 @@ fn a_replace_goes_its_way_when_the_servers_report() {
     assert_eq!((comer.before, comer.after), (0, comer.gained));
     let parts: u64 = plan.shares.iter().map(|share| share.after >> 20).sum();
     assert!((3 * 4096 - 8..=3 * 4096).contains(&parts), "three copies of the ring: {parts}");
-    assert!(plan.records.abs_diff(comer.gained * 1000 >> 32) < 20, "{plan:?}");
+    assert!(plan.records.abs_diff((comer.gained * 1000) >> 32) < 20, "{plan:?}");
 
     bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));

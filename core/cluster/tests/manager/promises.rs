@@ -18,7 +18,7 @@ fn run(seed: u64, broken: Broken, heal: bool) -> Watch {
     if heal && world.watch.wrongs.is_empty() {
         world.calm = true;
         settle(&mut world, seed);
-        if seed % 8 == 0 {
+        if seed.is_multiple_of(8) {
             let next = world.now + 90 * SECOND;
             world.run_until(next);
             assert!(world.gateways_are_right(), "seed {seed}");

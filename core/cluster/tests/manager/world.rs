@@ -175,7 +175,7 @@ impl World {
                     self.step(manager, ManagerInput::Down(connection));
                 }
             }
-            Event::ToEnd(connection, message) => self.to_end(connection, message),
+            Event::ToEnd(connection, message) => self.deliver(connection, message),
             Event::EndDown(connection) => self.end_down(connection),
             Event::ServerAlive(server, life) => self.server_alive(server, life),
             Event::GatewayAlive(gateway) => self.gateway_alive(gateway),
@@ -344,7 +344,7 @@ impl World {
         let alive = server.alive(self.now);
         self.watch.reported(&alive);
         for connection in server.links.into_iter().flatten() {
-            self.to_manager(connection, Message::Alive(alive.clone()));
+            self.send_to_manager(connection, Message::Alive(alive.clone()));
         }
         let delay = 300_000 + self.random.below(100_000);
         self.after(delay, Event::ServerAlive(number, life));
@@ -358,7 +358,7 @@ impl World {
         };
         if !gateway.silent {
             for connection in gateway.links.into_iter().flatten() {
-                self.to_manager(connection, message.clone());
+                self.send_to_manager(connection, message.clone());
             }
         }
         self.after(2_000_000, Event::GatewayAlive(number));
@@ -400,10 +400,10 @@ impl World {
         self.after(delay, Event::Dial(end, manager));
     }
 
-    fn to_end(&mut self, connection: ConnectionId, message: Message) {
+    fn deliver(&mut self, connection: ConnectionId, message: Message) {
         let Some(&(end, manager)) = self.links.get(&connection) else { return };
         match end {
-            End::Server(number, life) => self.to_server(number, life, connection, message),
+            End::Server(number, life) => self.deliver_to_server(number, life, connection, message),
             End::Gateway(number) => match message {
                 Message::Registered { gateway, .. } => self.gateways[number].id = Some(gateway),
                 Message::NewSpace { space } => {
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    fn to_server(&mut self, number: usize, life: u128, connection: ConnectionId, message: Message) {
+    fn deliver_to_server(&mut self, number: usize, life: u128, connection: ConnectionId, message: Message) {
         let server = &mut self.servers[number];
         if !server.running || server.incarnation != life {
             return;
@@ -454,7 +454,7 @@ impl World {
         self.after(1000, Event::Start(number));
     }
 
-    fn to_manager(&mut self, connection: ConnectionId, message: Message) {
+    fn send_to_manager(&mut self, connection: ConnectionId, message: Message) {
         let Some(&(_, manager)) = self.links.get(&connection) else { return };
         let at = self.delivery(connection, false);
         self.at(at, Event::ToManager(manager, connection, message));

@@ -227,10 +227,8 @@ impl ServerNode {
 
     fn keep(&mut self, space: &Space) {
         let me = self.post.me();
-        // The life that owns something is on record before it acts; one that never does leaves no trace, so that
-        // the next is still known as the successor of the last owner.
+        // One that never owned anything leaves no trace: the next life is still the successor of the last owner.
         if let Some(id) = me.id
-            && space.index_of(id).is_some()
             && let Err(fault) = self.engine.put_note(NOTE_INCARNATION, &id.incarnation.to_bytes())
         {
             error!(%fault, "the store cannot be written: this server ends");

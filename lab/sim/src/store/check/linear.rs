@@ -2,17 +2,17 @@
 //! answers, remembering the dead ends.
 
 use super::Verdict;
-use crate::store::history::{Call, Ending, tokens};
+use super::steps::{Step, blur_unseen, clock_of, in_likely_order, settle_seen, twins};
+use crate::store::history::Call;
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// Whether some order of the calls explains all answers. A value whose expiry is below `far` may vanish.
 pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
     let mut steps: Vec<Step> = calls.filter_map(Step::of).collect();
     settle_seen(&mut steps);
-    blur_unseen(&mut steps);
+    blur_unseen(&mut steps, far);
     in_likely_order(&mut steps);
     let mut search = Search::new(&steps, far);
     let mut done = vec![0u64; steps.len().div_ceil(64)];
@@ -23,136 +23,6 @@ pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
             "given up after {STATES_MAX} states: {}",
             explain(&steps, search.placed, search.stuck)
         )),
-    }
-}
-
-/// One call, as far as it matters.
-#[derive(Clone)]
-struct Step<'a> {
-    invoked: u64,
-    /// The end of time for a call that may take effect at any later time.
-    settled: u64,
-    operation: Cow<'a, Operation>,
-    /// `None`: nobody was told whether it took effect.
-    answer: Option<&'a Answer>,
-    /// It did, as a read shows, and its version's clock is at most this.
-    happened: Option<u64>,
-}
-
-impl Step<'_> {
-    fn of(call: &Call) -> Option<Step<'_>> {
-        let (settled, answer) = match &call.ending {
-            Some((settled, Ending::Answer(answer))) => (*settled, Some(answer)),
-            Some((_, Ending::Nothing(_))) => return None,
-            Some((_, Ending::Unknown(_))) | None if call.is_read() => return None,
-            Some((_, Ending::Unknown(_))) | None => (u64::MAX, None),
-        };
-        Some(Step { invoked: call.invoked, settled, operation: Cow::Borrowed(&call.operation), answer, happened: None })
-    }
-
-    /// Whether it took effect is not known.
-    fn is_open(&self) -> bool {
-        self.answer.is_none() && self.happened.is_none()
-    }
-
-    /// Its value is empty: nobody can tell whose it was.
-    fn writes_nothing(&self) -> bool {
-        matches!(self.operation.as_ref(), Operation::Set { data, .. } | Operation::Add { data, .. } if data.is_empty())
-    }
-
-    /// Of the version it made or saw.
-    fn clock(&self) -> Option<u64> {
-        let Some(answer) = self.answer else { return self.happened };
-        match answer {
-            Answer::Reply(reply) => Some(clock_of(reply)),
-            Answer::Missing
-            | Answer::NotStored
-            | Answer::Exists
-            | Answer::NotNumeric
-            | Answer::TooLarge
-            | Answer::WrongSpace { .. }
-            | Answer::Wait
-            | Answer::Unknown
-            | Answer::Refused { .. } => None,
-        }
-    }
-}
-
-/// A call of unknown outcome whose value somebody saw did happen, before the end of that read; if the read shows the
-/// very version it made, its clock is known too.
-fn settle_seen(steps: &mut [Step]) {
-    // By token: the end of the first read that shows it, and the clock of the first version that has it.
-    let mut seen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for step in steps.iter() {
-        if let Some(Answer::Reply(Reply::Value { data, clock, .. })) = step.answer {
-            for token in tokens(data).unwrap_or_default() {
-                let (settled, first) = seen.entry(token).or_insert((u64::MAX, u64::MAX));
-                (*settled, *first) = ((*settled).min(step.settled), (*first).min(*clock));
-            }
-        }
-    }
-    for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
-        let (Operation::Set { data, .. }
-        | Operation::Add { data, .. }
-        | Operation::Replace { data, .. }
-        | Operation::Cas { data, .. }
-        | Operation::Append { data, .. }
-        | Operation::Prepend { data, .. }) = step.operation.as_ref()
-        else {
-            continue;
-        };
-        let token = tokens(data).ok().and_then(|tokens| tokens.first().copied());
-        if let Some((settled, clock)) = token.and_then(|token| seen.get(&token)).copied() {
-            (step.settled, step.happened) = (settled, Some(clock));
-        }
-    }
-}
-
-/// Calls of unknown outcome whose value nobody saw differ in nothing that matters: all of them write the same unseen
-/// value, and those of a kind are twins.
-fn blur_unseen(steps: &mut [Step]) {
-    let (flags, unseen) = (0, Bytes::from_static(b"unseen"));
-    for step in steps.iter_mut().filter(|step| step.is_open() && !step.writes_nothing()) {
-        let operation = match step.operation.as_ref() {
-            Operation::Set { expiry, .. } => {
-                Operation::Set { flags, expiry: *expiry, data: unseen.clone() }
-            }
-            Operation::Add { expiry, .. } => {
-                Operation::Add { flags, expiry: *expiry, data: unseen.clone() }
-            }
-            Operation::Replace { expiry, .. } | Operation::Cas { expiry, .. } => {
-                Operation::Replace { flags, expiry: *expiry, data: unseen.clone() }
-            }
-            Operation::Append { .. } | Operation::Prepend { .. } => {
-                Operation::Append { unique: None, data: unseen.clone() }
-            }
-            operation => operation.clone(),
-        };
-        step.operation = Cow::Owned(operation);
-    }
-}
-
-/// For each step the one before it that is unknown too and does the same: which of them happened makes no difference,
-/// so it is always the one that was called first.
-fn twins(steps: &[Step]) -> Vec<Option<usize>> {
-    let twin = |index: usize| {
-        let same = |other: &usize| {
-            steps[*other].is_open() && steps[*other].operation == steps[index].operation
-        };
-        (0..index).rev().find(same).filter(|_| steps[index].is_open())
-    };
-    (0..steps.len()).map(twin).collect()
-}
-
-/// By the time of the answers, and those that name a clock by their clocks: nearly always that is the order there was.
-/// What is unknown comes last.
-fn in_likely_order(steps: &mut Vec<Step>) {
-    steps.sort_by_key(|step| (step.is_open(), step.settled, step.invoked));
-    let places: Vec<usize> = (0..steps.len()).filter(|&index| steps[index].clock().is_some()).collect();
-    let mut clocked: Vec<Step> = places.iter().map(|&place| steps[place].clone()).collect();
-    clocked.sort_by_key(|step| (step.clock(), *step.operation.as_ref() == Operation::Get));
-    for (place, step) in places.into_iter().zip(clocked) {
-        steps[place] = step;
     }
 }
 
@@ -197,7 +67,16 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(steps: &'a [Step<'a>], far: i64) -> Search<'a> {
         let contents = vec![Bytes::new()];
-        Search { steps, twins: twins(steps), far, contents, numbers: BTreeMap::new(), dead: HashSet::new(), placed: 0, stuck: 0 }
+        Search {
+            steps,
+            twins: twins(steps),
+            far,
+            contents,
+            numbers: BTreeMap::new(),
+            dead: HashSet::new(),
+            placed: 0,
+            stuck: 0,
+        }
     }
 
     /// Puts the remaining calls into order from here, if that can be done. What is unknown is only worth placing for
@@ -218,30 +97,52 @@ impl<'a> Search<'a> {
         if !self.dead.insert((done.clone(), state, before)) {
             return Outcome::None;
         }
-        for index in 0..self.steps.len() {
+        let may = |step: &Step, index: usize| open(done, index) && step.invoked <= bound;
+        let candidates: Vec<usize> =
+            (0..self.steps.len()).filter(|&index| may(&self.steps[index], index)).collect();
+        // What fits and changes nothing may as well stand here: no other order would do better.
+        for &index in &candidates {
             let step = &self.steps[index];
-            let second = self.twins[index].is_some_and(|twin| open(done, twin));
-            if !open(done, index) || second || step.invoked > bound {
+            if !step.is_open() && self.fits(state, before, step) == Some(state) {
+                return self.place_one(done, index, state, None, count);
+            }
+        }
+        for index in candidates {
+            let step = &self.steps[index];
+            if self.twins[index].is_some_and(|twin| open(done, twin)) {
                 continue;
             }
-            let Some(next) = self.after(state, step) else { continue };
-            let unknown = step.is_open();
-            if !unknown && before.is_some_and(|before| self.after(before, step).is_some()) {
-                continue;
-            }
-            done[index / 64] |= 1 << (index % 64);
-            let before = unknown.then(|| before.unwrap_or(state));
-            let found = self.place(done, next, before, count + 1);
+            let Some(next) = self.fits(state, before, step) else { continue };
+            let before = step.is_open().then(|| before.unwrap_or(state));
+            let found = self.place_one(done, index, next, before, count);
             if matches!(found, Outcome::Found | Outcome::TooMuch) {
                 return found;
             }
-            done[index / 64] &= !(1 << (index % 64));
-            // What fits and changes nothing may as well stand here: no other order would do better.
-            if next == state && !unknown {
-                return Outcome::None;
-            }
         }
         Outcome::None
+    }
+
+    fn place_one(
+        &mut self,
+        done: &mut Vec<u64>,
+        index: usize,
+        next: State,
+        before: Option<State>,
+        count: usize,
+    ) -> Outcome {
+        done[index / 64] |= 1 << (index % 64);
+        let found = self.place(done, next, before, count + 1);
+        done[index / 64] &= !(1 << (index % 64));
+        found
+    }
+
+    /// The state after that step, if it is worth placing: what is known must not have fitted before the unknown ones
+    /// that were placed for it.
+    fn fits(&mut self, state: State, before: Option<State>, step: &Step) -> Option<State> {
+        let next = self.after(state, step)?;
+        let early =
+            before.filter(|_| !step.is_open()).is_some_and(|before| self.after(before, step).is_some());
+        (!early).then_some(next)
     }
 
     /// The state after that call, if the call gives its answer in this one; of an unknown call, if it changes
@@ -269,7 +170,8 @@ impl<'a> Search<'a> {
                 Operation::Append { .. } | Operation::Prepend { .. } | Operation::Replace { .. },
             ) => !there,
             (Answer::Exists, _) => {
-                there && operation_unique(operation).is_some_and(|unique| state.clock != unique)
+                let other = |unique| !state.told || state.clock != unique;
+                there && operation_unique(operation).is_some_and(other)
             }
             (Answer::NotNumeric, _) => there && self.number(state).is_none(),
             (Answer::NotStored | Answer::TooLarge | Answer::WrongSpace { .. }, _) => false,
@@ -379,11 +281,6 @@ impl<'a> Search<'a> {
     }
 }
 
-fn clock_of(reply: &Reply) -> u64 {
-    let (Reply::Done { clock } | Reply::Number { clock, .. } | Reply::Value { clock, .. }) = reply;
-    *clock
-}
-
 fn operation_unique(operation: &Operation) -> Option<u64> {
     match operation {
         Operation::Cas { unique, .. } => Some(*unique),
@@ -432,7 +329,7 @@ const STATES_MAX: usize = 300_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::history::token;
+    use crate::store::history::{Ending, token};
 
     const FAR: i64 = 1_000_000;
 

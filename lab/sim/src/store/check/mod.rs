@@ -2,6 +2,7 @@
 
 pub mod counts;
 pub mod linear;
+mod steps;
 
 /// What is wrong, if anything.
 pub type Verdict = Result<(), String>;

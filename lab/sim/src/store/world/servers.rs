@@ -120,7 +120,15 @@ impl World {
     pub fn undialled(&mut self, id: ProcessId, server: ServerId) {
         let Some(process) = self.processes.get(&id) else { return };
         match &process.program {
-            Program::Server(_) => self.server_step(id, ServerInput::ServerDown(server)),
+            Program::Server(_) => {
+                // One that was made meanwhile is another link: it comes up after this one is down.
+                let dialled = process.links.get(&Target::Server(server)).and_then(|link| link.connection);
+                let again = dialled.is_some() || process.peers.contains_key(&server);
+                self.server_step(id, ServerInput::ServerDown(server));
+                if again {
+                    self.server_step(id, ServerInput::ServerUp(server));
+                }
+            }
             Program::Gateway(_) => self.gateway_step(id, GatewayInput::ServerDown(server)),
             Program::Manager(_) => {}
         }

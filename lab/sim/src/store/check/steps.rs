@@ -1,0 +1,150 @@
+//! [`Step`]: a call as the search for an order wants it, and what is known of it before the search begins.
+
+use crate::store::history::{Call, Ending, tokens};
+use bytes::Bytes;
+use kumo_cluster::{Answer, Operation, Reply};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// One call, as far as it matters.
+#[derive(Clone)]
+pub struct Step<'a> {
+    pub invoked: u64,
+    /// The end of time for a call that may take effect at any later time.
+    pub settled: u64,
+    pub operation: Cow<'a, Operation>,
+    /// `None`: nobody was told whether it took effect.
+    pub answer: Option<&'a Answer>,
+    /// It did, as a read shows, and its version's clock is at most this.
+    happened: Option<u64>,
+}
+
+impl Step<'_> {
+    pub fn of(call: &Call) -> Option<Step<'_>> {
+        let (settled, answer) = match &call.ending {
+            Some((settled, Ending::Answer(answer))) => (*settled, Some(answer)),
+            Some((_, Ending::Nothing(_))) => return None,
+            Some((_, Ending::Unknown(_))) | None if call.is_read() => return None,
+            Some((_, Ending::Unknown(_))) | None => (u64::MAX, None),
+        };
+        Some(Step {
+            invoked: call.invoked,
+            settled,
+            operation: Cow::Borrowed(&call.operation),
+            answer,
+            happened: None,
+        })
+    }
+
+    /// Whether it took effect is not known.
+    pub fn is_open(&self) -> bool {
+        self.answer.is_none() && self.happened.is_none()
+    }
+
+    /// Its value is empty: nobody can tell whose it was.
+    fn writes_nothing(&self) -> bool {
+        matches!(self.operation.as_ref(), Operation::Set { data, .. } | Operation::Add { data, .. } if data.is_empty())
+    }
+
+    /// Of the version it made or saw.
+    fn clock(&self) -> Option<u64> {
+        let Some(answer) = self.answer else { return self.happened };
+        match answer {
+            Answer::Reply(reply) => Some(clock_of(reply)),
+            Answer::Missing
+            | Answer::NotStored
+            | Answer::Exists
+            | Answer::NotNumeric
+            | Answer::TooLarge
+            | Answer::WrongSpace { .. }
+            | Answer::Wait
+            | Answer::Unknown
+            | Answer::Refused { .. } => None,
+        }
+    }
+}
+
+/// A call of unknown outcome whose value somebody saw did happen, before the end of that read; if the read shows the
+/// very version it made, its clock is known too.
+pub fn settle_seen(steps: &mut [Step]) {
+    // By token: the end of the first read that shows it, and the clock of the first version that has it.
+    let mut seen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for step in steps.iter() {
+        if let Some(Answer::Reply(Reply::Value { data, clock, .. })) = step.answer {
+            for token in tokens(data).unwrap_or_default() {
+                let (settled, first) = seen.entry(token).or_insert((u64::MAX, u64::MAX));
+                (*settled, *first) = ((*settled).min(step.settled), (*first).min(*clock));
+            }
+        }
+    }
+    for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
+        let (Operation::Set { data, .. }
+        | Operation::Add { data, .. }
+        | Operation::Replace { data, .. }
+        | Operation::Cas { data, .. }
+        | Operation::Append { data, .. }
+        | Operation::Prepend { data, .. }) = step.operation.as_ref()
+        else {
+            continue;
+        };
+        let token = tokens(data).ok().and_then(|tokens| tokens.first().copied());
+        if let Some((settled, clock)) = token.and_then(|token| seen.get(&token)).copied() {
+            (step.settled, step.happened) = (settled, Some(clock));
+        }
+    }
+}
+
+/// Calls of unknown outcome whose value nobody saw differ in nothing that matters: all of them write the same unseen
+/// value, and those of a kind are twins.
+pub fn blur_unseen(steps: &mut [Step], far: i64) {
+    let (flags, unseen) = (0, Bytes::from_static(b"unseen"));
+    let expires = |expiry: &i64| i64::from(*expiry != 0 && *expiry < far);
+    for step in steps.iter_mut().filter(|step| step.is_open() && !step.writes_nothing()) {
+        let operation = match step.operation.as_ref() {
+            Operation::Set { expiry, .. } => {
+                Operation::Set { flags, expiry: expires(expiry), data: unseen.clone() }
+            }
+            Operation::Add { expiry, .. } => {
+                Operation::Add { flags, expiry: expires(expiry), data: unseen.clone() }
+            }
+            Operation::Replace { expiry, .. } | Operation::Cas { expiry, .. } => {
+                Operation::Replace { flags, expiry: expires(expiry), data: unseen.clone() }
+            }
+            Operation::Append { .. } | Operation::Prepend { .. } => {
+                Operation::Append { unique: None, data: unseen.clone() }
+            }
+            Operation::Touch { expiry } => Operation::Touch { expiry: expires(expiry) },
+            Operation::GetAndTouch { expiry } => Operation::Touch { expiry: expires(expiry) },
+            operation => operation.clone(),
+        };
+        step.operation = Cow::Owned(operation);
+    }
+}
+
+/// For each step the one before it that is unknown too and does the same: which of them happened makes no difference,
+/// so it is always the one that was called first.
+pub fn twins(steps: &[Step]) -> Vec<Option<usize>> {
+    let twin = |index: usize| {
+        let same =
+            |other: &usize| steps[*other].is_open() && steps[*other].operation == steps[index].operation;
+        (0..index).rev().find(same).filter(|_| steps[index].is_open())
+    };
+    (0..steps.len()).map(twin).collect()
+}
+
+/// By the time of the answers, and those that name a clock by their clocks: nearly always that is the order there was.
+/// What is unknown comes last.
+pub fn in_likely_order(steps: &mut Vec<Step>) {
+    steps.sort_by_key(|step| (step.is_open(), step.settled, step.invoked));
+    let places: Vec<usize> = (0..steps.len()).filter(|&index| steps[index].clock().is_some()).collect();
+    let mut clocked: Vec<Step> = places.iter().map(|&place| steps[place].clone()).collect();
+    clocked.sort_by_key(|step| (step.clock(), *step.operation.as_ref() == Operation::Get));
+    for (place, step) in places.into_iter().zip(clocked) {
+        steps[place] = step;
+    }
+}
+
+pub fn clock_of(reply: &Reply) -> u64 {
+    let (Reply::Done { clock } | Reply::Number { clock, .. } | Reply::Value { clock, .. }) = reply;
+    *clock
+}
