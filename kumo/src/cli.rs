@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// A store behind memcached's port that does not forget, and its cell: small files, locks, queues and events.
 #[derive(Parser)]
-#[command(name = "kumo", version, about, after_help = EXAMPLES, propagate_version = true)]
+#[command(name = "kumo", version, after_help = EXAMPLES, propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
     pub target: target::Target,

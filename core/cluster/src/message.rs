@@ -199,8 +199,9 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alive {
     pub server: ServerId,
-    /// The life before this one, if its store was found whole: it may have been the last owner of something.
-    pub previous: Option<Incarnation>,
+    /// The lives before this one on the same store: the last that owned something, and those since that were ended
+    /// before they knew whether they did. One of them may be the last owner of an arc.
+    pub previous: Vec<Incarnation>,
     /// The cluster that its store belongs to; none: it is new.
     pub cluster: Option<CellId>,
     /// The space it has adopted: for the switch, this is its confirmation.

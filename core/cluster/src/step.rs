@@ -84,8 +84,8 @@ pub enum ServerNote {
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     pub id: ServerId,
-    /// The life before, if its store was found whole.
-    pub previous: Option<Incarnation>,
+    /// The lives before on this store, if it was found whole: see [`Alive::previous`](crate::Alive::previous).
+    pub previous: Vec<Incarnation>,
     /// The cluster its store belongs to.
     pub cluster: Option<CellId>,
     /// The newest space it had adopted.

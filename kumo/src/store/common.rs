@@ -23,10 +23,10 @@ pub struct Common {
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// The step in which time-outs are counted (-Ci)
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = crate::target::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = interval)]
     pub clock_interval: Duration,
     /// How long one try to connect may take (-Ys); instead of steps
-    #[arg(long, value_name = "SECONDS", value_parser = crate::target::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub connect_timeout: Option<Duration>,
     /// Tries to connect after which a node is lost (-Yn)
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -35,7 +35,7 @@ pub struct Common {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub connect_timeout_steps: u32,
     /// How often nodes tell each other that they live
-    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = crate::target::seconds)]
+    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     pub keep_alive_interval: Duration,
     /// Accepted (-TR); a process has one worker: start more processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -61,6 +61,15 @@ impl Common {
                 (steps.ceil() as u32).clamp(1, 1000)
             }
         }
+    }
+}
+
+/// A time that passes between two things: not none at all.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = crate::target::seconds(text)?;
+    match time >= INTERVAL_MIN {
+        true => Ok(time),
+        false => Err(format!("{text} is below 0.01")),
     }
 }
 
@@ -115,6 +124,9 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
         _ => Failure::refused(format!("cannot listen on {address}: {error}")),
     })
 }
+
+/// Below, a process would do nothing else.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 pub const MANAGER_PORT: u16 = 19700;
 pub const CONTROL_PORT: u16 = 19799;

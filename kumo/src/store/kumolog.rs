@@ -55,7 +55,10 @@ pub fn run(kumolog: Kumolog) -> Result<(), Failure> {
         tail.end(&mut found)?;
     }
     last.iter().try_for_each(|entry| print(entry, &out))?;
-    while kumolog.follow {
+    if !kumolog.follow {
+        return Ok(());
+    }
+    loop {
         std::thread::sleep(FOLLOW_INTERVAL);
         // Looked at before the read: what was written to the old file before it was renamed is read first.
         let rotated = tail.is_rotated(&kumolog.file);
@@ -64,7 +67,6 @@ pub fn run(kumolog: Kumolog) -> Result<(), Failure> {
             tail = next;
         }
     }
-    Ok(())
 }
 
 /// A file, read as far as it goes.
@@ -76,13 +78,14 @@ struct Tail {
     offset: u64,
     /// Bytes skipped since the last event.
     skipped: u64,
+    events: u64,
 }
 
 impl Tail {
     fn open(path: &Path) -> Result<Tail, Failure> {
         let file = File::open(path)
             .map_err(|error| Failure::refused(format!("cannot open {}: {error}", path.display())))?;
-        Ok(Tail { file, bytes: Vec::new(), offset: 0, skipped: 0 })
+        Ok(Tail { file, bytes: Vec::new(), offset: 0, skipped: 0, events: 0 })
     }
 
     /// Hands out all whole events up to the end of the file.
@@ -112,6 +115,7 @@ impl Tail {
             match Entry::decode(&self.bytes[at..]) {
                 Decoded::Entry(entry, used) => {
                     self.tell_skipped(at);
+                    self.events += 1;
                     at += used;
                     found(&entry)?;
                 }
@@ -139,6 +143,9 @@ impl Tail {
     /// What is left is torn, though whole events may follow in it.
     fn end(&mut self, found: &mut impl FnMut(&Entry) -> Result<(), Failure>) -> Result<(), Failure> {
         self.decode(true, found)?;
+        if self.events == 0 && self.skipped > 0 {
+            return Err(Failure::refused("that is no binary log: there is no event in it"));
+        }
         self.tell_skipped(0);
         Ok(())
     }

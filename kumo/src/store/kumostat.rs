@@ -115,7 +115,7 @@ async fn all(manager: SocketAddr, item: Item, out: Out) -> Result<(), Failure> {
     }
     let silent = reports.iter().filter(|(_, report)| report.is_err()).count();
     let mut value = json!({ "servers": values });
-    let mut verdict = None;
+    let (mut verdict, mut last) = (None, String::new());
     if item == Item::Hscheck {
         let same = reports
             .iter()
@@ -128,9 +128,9 @@ async fn all(manager: SocketAddr, item: Item, out: Out) -> Result<(), Failure> {
     if item == Item::Replstat {
         let job = JobView::of(&stat);
         value["job"] = job.as_ref().map(JobView::value).unwrap_or_default();
-        rows.push(vec![job.map_or("no replace is under way".to_owned(), |job| job.line())]);
+        last = job.map_or("no replace is under way".to_owned(), |job| job.line());
     }
-    out.result(value, || table(&rows))?;
+    out.result(value, || table(&rows) + &last)?;
     match (verdict, silent) {
         (Some(false), _) => Err(Failure::refused("not all hold the manager's hash space")),
         (_, 0) => Ok(()),

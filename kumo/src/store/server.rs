@@ -40,11 +40,11 @@ pub struct Server {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::target::seconds)]
     garbage_min_time: Duration,
     /// Accepted as the original has it (-gX): a tombstone is never dropped early
-    #[arg(long, value_name = "SECONDS")]
-    garbage_max_time: Option<String>,
+    #[arg(long, value_name = "SECONDS", value_parser = crate::target::seconds)]
+    garbage_max_time: Option<Duration>,
     /// Accepted as the original has it (-gS): a tombstone is never dropped early
     #[arg(long, value_name = "KILOBYTES")]
-    garbage_mem_limit: Option<String>,
+    garbage_mem_limit: Option<u64>,
     /// Accepted here as in rev. 650 (-As): it is the gateway's option
     #[arg(long)]
     async_replicate_set: bool,

@@ -29,9 +29,9 @@ pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<Co
             Ok(ToolAnswer::Control(ControlAnswer::Master(_))) => tokio::time::sleep(REDIRECT_PAUSE).await,
             Ok(ToolAnswer::Control(ControlAnswer::Refused(reason))) => return Err(Failure::refused(reason)),
             Ok(ToolAnswer::Control(answer)) => return Ok(answer),
-            Ok(ToolAnswer::Refused { reason }) => return Err(Failure::refused(reason)),
+            Ok(ToolAnswer::Refused { reason }) => return Err(Failure::refused(format!("{at}: {reason}"))),
             Ok(ToolAnswer::Report(_)) => {
-                return Err(Failure::refused("a server answers there, not a manager"));
+                return Err(Failure::refused(format!("{at}: a server answers there, not a manager")));
             }
             // It led a moment ago; who leads now is told where we came from.
             Err(Silence::Dial(_)) if at != manager => {

@@ -181,7 +181,7 @@ impl Manager {
                 ControlRequest::Stat => {
                     return Served::Answer(Box::new(ControlAnswer::Stat(self.stat(now, cluster))));
                 }
-                ControlRequest::Plan { attach, detach } => return self.planned(attach, detach, cluster),
+                ControlRequest::Plan { attach, detach } => return self.planned(now, attach, detach, cluster),
                 ControlRequest::Backup { suffix } => {
                     let suffix = suffix.clone();
                     return self.begin_backup(now, waiting.connection, suffix, cluster, effects);
@@ -232,9 +232,10 @@ impl Manager {
         }
     }
 
-    fn planned(&self, attach: &[SocketAddr], detach: &[SocketAddr], cluster: &Cluster) -> Served {
+    fn planned(&self, now: Time, attach: &[SocketAddr], detach: &[SocketAddr], cluster: &Cluster) -> Served {
         let space = cluster.space();
-        let outside: Vec<SocketAddr> = self.outside(space).into_iter().map(|server| server.address).collect();
+        let outside: Vec<SocketAddr> =
+            self.outside(now, space).into_iter().map(|server| server.address).collect();
         if attach.len() + detach.len() > crate::MEMBERS_MAX {
             return refused(Objection::TooManyServers.to_string());
         }

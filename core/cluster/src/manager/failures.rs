@@ -98,7 +98,7 @@ impl Manager {
     /// The life in which a lost one is back with its disk.
     fn back(&self, lost: ServerId) -> Option<Incarnation> {
         let heard = self.peers.life_at(lost.address)?;
-        let back = heard.alive.previous == Some(lost.incarnation);
+        let back = heard.alive.previous.contains(&lost.incarnation);
         back.then_some(heard.alive.server.incarnation)
     }
 

@@ -74,7 +74,7 @@ impl Manager {
     pub(super) fn auto_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let space = cluster.space();
         let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
-        let wish = wanted.then(|| self.wish(cluster)).flatten();
+        let wish = wanted.then(|| self.wish(now, cluster)).flatten();
         let delay = self.settings.replace_delay_micros;
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let Some(wish) = wish else {
@@ -96,9 +96,9 @@ impl Manager {
         term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
     }
 
-    fn wish(&self, cluster: &Cluster) -> Option<Wish> {
+    fn wish(&self, now: Time, cluster: &Cluster) -> Option<Wish> {
         let space = cluster.space();
-        let attach = self.outside(space);
+        let attach = self.outside(now, space);
         // Whoever restarted will be lost in a moment, and can be attached then.
         let restarted = self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));
         let coming = addresses(&attach);
@@ -108,9 +108,11 @@ impl Manager {
         (!restarted && !nothing).then_some(Wish { number: space.number, attach, detach })
     }
 
-    /// Connected lives that can be attached.
-    pub(super) fn outside(&self, space: &Space) -> Vec<ServerId> {
-        let lives = self.peers.connected().filter(|heard| matches!(place(heard, space), Place::Outside));
+    /// Connected lives that can be attached. One that is silent would be lost again at once.
+    pub(super) fn outside(&self, now: Time, space: &Space) -> Vec<ServerId> {
+        let speaks = |heard: &&Heard| now.since(heard.at) <= self.peers.silence_micros();
+        let lives = self.peers.connected().filter(speaks);
+        let lives = lives.filter(|heard| matches!(place(heard, space), Place::Outside));
         lives.map(|heard| heard.alive.server).collect()
     }
 

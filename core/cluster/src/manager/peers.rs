@@ -52,6 +52,8 @@ pub(super) struct Heard {
 struct Newcomer {
     alive: Alive,
     since: Time,
+    /// When it was last heard.
+    at: Time,
 }
 
 impl Peers {
@@ -252,7 +254,7 @@ impl Manager {
             Role::Unknown => self.join(now, connection, alive, cluster, effects),
             Role::Newcomer => {
                 if let Some(newcomer) = self.peers.newcomers.get_mut(&connection) {
-                    newcomer.alive = alive;
+                    (newcomer.alive, newcomer.at) = (alive, now);
                 }
                 self.settle_newcomers(now, cluster, effects);
             }
@@ -278,7 +280,7 @@ impl Manager {
         let there = self.peers.addresses.get(&server.address).copied();
         if there.is_some_and(|there| there != server) {
             self.peers.set_role(connection, Role::Newcomer);
-            self.peers.newcomers.insert(connection, Newcomer { alive, since: now });
+            self.peers.newcomers.insert(connection, Newcomer { alive, since: now, at: now });
             return;
         }
         if self.peers.addresses.len() >= SERVERS_MAX && there.is_none() {
@@ -330,6 +332,13 @@ impl Manager {
         for connection in waiting {
             let Some(newcomer) = self.peers.newcomers.get(&connection) else { continue };
             let address = newcomer.alive.server.address;
+            if now.since(newcomer.at.max(self.awake_since)) > self.peers.silence_micros {
+                // It ended without a word, too: another may be waiting behind it.
+                self.peers.newcomers.remove(&connection);
+                self.peers.set_role(connection, Role::Refused);
+                effects.push(ManagerEffect::Hangup(connection));
+                continue;
+            }
             let Some(first) = self.peers.life_at(address) else {
                 self.take_place(now, connection, cluster, effects);
                 continue;

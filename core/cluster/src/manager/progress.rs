@@ -31,6 +31,15 @@ impl Manager {
             return rings.may_switch;
         }
         let stale_counts = self.settings.broken.is(Mutation::OldReportsCount);
+        // Who becomes an owner knows that it has to catch up, also with arcs that nobody can copy.
+        let adopted = |index: &u16| {
+            let server = space.server(*index);
+            let heard = self.peers.heard(&server);
+            !acts(space, server) || heard.is_some_and(|heard| heard.alive.space == space.number)
+        };
+        if !stale_counts && !space.whs.iter().all(adopted) {
+            return false;
+        }
         rings.primaries.iter().all(|server| {
             self.peers.heard(server).is_some_and(|heard| {
                 let alive = &heard.alive;

@@ -8,8 +8,8 @@ use super::replica::Mark;
 use super::world::{State, World};
 use super::write::Pending;
 use crate::{
-    Answer, MemberState, Message, Mutation, Range, ServerEffect, ServerId, ServerNote, Space, SpaceNumber,
-    Store, StoreKey,
+    Answer, Fault, MemberState, Message, Mutation, Range, ServerEffect, ServerId, ServerNote, Space,
+    SpaceNumber, Store, StoreKey,
 };
 use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,7 @@ impl<S: Store> Server<S> {
         self.owned |= world.pieces.iter().any(|piece| piece.state != State::Gone);
         self.relink(now, before.as_ref(), &world, effects);
         let fresh = self.forget_what_is_not_mine(before.as_ref(), &world);
+        self.drop_leftovers(before.as_ref(), &world, effects);
         let kept = self.carry_pending(before.as_ref(), &world, &fresh, effects);
         self.world = Some(world);
         self.ids.expire({
@@ -113,6 +114,36 @@ impl<S: Store> Server<S> {
         self.replicated
             .retain(|key| matches!(world.piece(key.hash).state, State::Catching { .. }) && !inside(key.hash));
         fresh
+    }
+
+    /// Arcs that became this server's without anybody who could copy them, because an operator accepted their loss:
+    /// what it happens to have of them is older than what was lost, and not what the other owners have. Nobody
+    /// serves it.
+    fn drop_leftovers(&self, before: Option<&World>, world: &World, effects: &mut Vec<ServerEffect>) {
+        let Some(before) = before else { return };
+        for piece in &world.pieces {
+            let was = before.piece(piece.range.first);
+            let orphaned = matches!(was.state, State::Catching { .. }) && before.arc(was).primary().is_none();
+            let served = matches!(piece.state, State::Normal | State::Settling);
+            if orphaned
+                && served
+                && let Err(fault) = self.drop_range(piece.range)
+            {
+                self.store_fault(&fault, effects);
+            }
+        }
+    }
+
+    fn drop_range(&self, range: Range) -> Result<(), Fault> {
+        loop {
+            let found = self.store.scan(range.first, range.last, None, DROP_COUNT)?;
+            for (key, _) in &found {
+                self.store.remove(key.hash, &key.key)?;
+            }
+            if found.len() < DROP_COUNT {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes under way stay where this server goes on as primary; elsewhere they are marked records now, for
@@ -208,3 +239,6 @@ impl<S: Store> Server<S> {
         }
     }
 }
+
+/// Records dropped in one call of the store's scan.
+const DROP_COUNT: usize = 1024;

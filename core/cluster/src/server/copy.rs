@@ -119,7 +119,7 @@ impl<S: Store> Server<S> {
                 // A primary that settles anew cannot vouch for what it copied before.
                 let goes_on = world.all_normal(range);
                 let copy = before.remove(&(to, range)).filter(|_| goes_on);
-                list.push(copy.map_or_else(|| Copy::new(to, range), |copy| Copy { bucket: None, ..copy }));
+                list.push(copy.map_or_else(|| Copy::new(to, range), Copy::begun_again));
             }
         }
         self.copies.next = 0;
@@ -393,6 +393,12 @@ impl<S: Store> Server<S> {
 impl Copy {
     fn new(to: ServerId, range: Range) -> Copy {
         Copy { to, range, cursor: Some(range.first), bucket: None, waits: Vec::new() }
+    }
+
+    /// In a new space what was under way is not answered any more: that bucket comes again.
+    fn begun_again(self) -> Copy {
+        let cursor = self.bucket.map(|bucket| bucket.range.first).or(self.cursor);
+        Copy { cursor, bucket: None, ..self }
     }
 }
 

@@ -335,7 +335,7 @@ impl<S: Store> Server<S> {
     fn alive(&mut self, now: Time, only: Option<SocketAddr>, effects: &mut Vec<ServerEffect>) {
         let alive = Alive {
             server: self.settings.id,
-            previous: self.settings.previous,
+            previous: self.settings.previous.clone(),
             cluster: self.settings.cluster,
             space: self.world.as_ref().map_or(SpaceNumber(0), World::number),
             sent: now,

@@ -113,7 +113,7 @@ impl Bench {
         let space = self.log.cluster.space();
         Alive {
             server,
-            previous: None,
+            previous: Vec::new(),
             cluster: None,
             space: space.number,
             sent: Time(self.now),
@@ -243,7 +243,7 @@ fn a_whole_cluster_that_restarts_goes_on_from_who_is_back() {
     let back = |bench: &mut Bench, micros: u64| {
         let end = bench.now + micros;
         while bench.now < end {
-            let sign = Alive { previous: Some(Incarnation(1)), ..bench.sign(server(1, 2)) };
+            let sign = Alive { previous: vec![Incarnation(1)], ..bench.sign(server(1, 2)) };
             bench.alive(11, sign);
             bench.pass(100_000, &[]);
         }

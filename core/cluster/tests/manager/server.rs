@@ -18,6 +18,8 @@ pub struct Server {
     pub space: Option<Space>,
     /// The last life that a space named as a member.
     member_life: Option<u128>,
+    /// The lives before this one, since then.
+    lives: Vec<u128>,
     pub disk: bool,
     pub links: [Option<ConnectionId>; MANAGERS],
     pub progress: Progress,
@@ -41,6 +43,7 @@ impl Server {
             lease_until: 0,
             space: None,
             member_life: None,
+            lives: Vec::new(),
             disk: true,
             links: [None; MANAGERS],
             progress: Progress::default(),
@@ -57,12 +60,16 @@ impl Server {
     }
 
     pub fn born(&mut self) {
+        if self.incarnation > 0 {
+            self.lives.push(self.incarnation);
+        }
         self.incarnation += 1;
         self.lease_until = 0;
         self.paused_until = 0;
         self.progress = Progress::default();
         if !std::mem::replace(&mut self.disk, true) {
             self.member_life = None;
+            self.lives.clear();
             self.space = None;
         }
     }
@@ -70,7 +77,7 @@ impl Server {
     pub fn alive(&self, now: u64) -> Alive {
         Alive {
             server: self.id(),
-            previous: self.member_life.filter(|&life| life != self.incarnation).map(Incarnation),
+            previous: self.lives.iter().copied().map(Incarnation).collect(),
             cluster: self.member_life.and(Some(CELL)),
             space: self.space.as_ref().map_or(SpaceNumber(0), |space| space.number),
             sent: Time(self.clock.at(now)),
@@ -91,6 +98,7 @@ impl Server {
         self.progress = Progress { job: space.whs_since, ..Progress::default() };
         if let Some(index) = index {
             self.member_life = Some(self.incarnation);
+            self.lives.clear();
             let arcs = tables[&space.number].arcs().iter().filter(|arc| arc.primary() == Some(index));
             let copies: usize = arcs.map(|arc| arc.comers.len()).sum();
             self.progress.copies = copies as u64;

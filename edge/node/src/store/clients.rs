@@ -117,8 +117,9 @@ impl Clients {
         loop {
             let (Some(client), Some(inbox)) = (self.clients.get_mut(&id), hub.inbox(id)) else { return };
             if client.ending {
+                // What comes after the end is nobody's; what came before it is still to be answered.
                 inbox.clear();
-                return;
+                break;
             }
             if client.entries.len() >= ENTRIES_MAX {
                 // It asks faster than it is answered: no more is read until it is.

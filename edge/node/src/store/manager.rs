@@ -125,8 +125,9 @@ impl House<Pair> for ManagerHouse {
             return;
         }
         let cluster = &cell.application().cluster;
-        self.manager.step(now, ManagerInput::Wall(clock::wall()), cluster, &mut self.effects);
+        // First how the cell stands now: with an older view the manager would take its lease for run out.
         self.look_at_cell(now, cell);
+        self.manager.step(now, ManagerInput::Wall(clock::wall()), cluster, &mut self.effects);
         for input in arrived.drain(..) {
             self.arrived(now, input, cell, wanted);
         }

@@ -77,7 +77,7 @@ impl ServerNode {
             Some(path) => open_engine(path, config.sync)?,
         };
         let kept = Kept::read(&engine)?;
-        let incarnation = Incarnation(entropy::draw()?);
+        let incarnation = kept.begin(&engine)?;
         let id = ServerId { address, incarnation };
         let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
         let mut hub = Hub::new(config.connections_max);
@@ -227,9 +227,9 @@ impl ServerNode {
 
     fn keep(&mut self, space: &Space) {
         let me = self.post.me();
-        // One that never owned anything leaves no trace: the next life is still the successor of the last owner.
+        // It owns something: the next life need not know of any before it.
         if let Some(id) = me.id
-            && let Err(fault) = self.engine.put_note(NOTE_INCARNATION, &id.incarnation.to_bytes())
+            && let Err(fault) = self.engine.put_note(NOTE_LIVES, &vec![id.incarnation].to_bytes())
         {
             error!(%fault, "the store cannot be written: this server ends");
             self.end = Some(Err(store_error(&self.config, &fault)));
@@ -280,7 +280,7 @@ impl ServerNode {
         name.push(&suffix);
         let (destination, engine) = (PathBuf::from(name), self.engine.clone());
         tokio::task::spawn_blocking(move || {
-            let result = match engine.backup(&destination, &[NOTE_INCARNATION]) {
+            let result = match engine.backup(&destination, &[NOTE_LIVES]) {
                 Ok(_) => Ok(destination.display().to_string()),
                 Err(error) => Err(error.to_string()),
             };
@@ -320,8 +320,8 @@ impl ServerNode {
 struct Kept {
     cluster: Option<CellId>,
     space: Option<Space>,
-    /// The last life that owned something.
-    previous: Option<Incarnation>,
+    /// The last life that owned something, and those since.
+    lives: Vec<Incarnation>,
 }
 
 impl Kept {
@@ -329,8 +329,20 @@ impl Kept {
         Ok(Kept {
             cluster: note(engine, NOTE_CLUSTER)?,
             space: note(engine, NOTE_SPACE)?,
-            previous: note(engine, NOTE_INCARNATION)?,
+            lives: note(engine, NOTE_LIVES)?.unwrap_or_default(),
         })
+    }
+
+    /// A new life, on record before anybody hears of it.
+    fn begin(&self, engine: &Engine) -> Result<Incarnation, NodeError> {
+        let incarnation = Incarnation(entropy::draw()?);
+        let mut lives = self.lives.clone();
+        if lives.len() >= LIVES_MAX {
+            lives.remove(1);
+        }
+        lives.push(incarnation);
+        engine.put_note(NOTE_LIVES, &lives.to_bytes()).map_err(NodeError::Store)?;
+        Ok(incarnation)
     }
 }
 
@@ -343,7 +355,7 @@ fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
 fn settings(config: &ServerConfig, id: ServerId, kept: Kept) -> ServerSettings {
     ServerSettings {
         id,
-        previous: kept.previous,
+        previous: kept.lives,
         cluster: kept.cluster,
         space: kept.space,
         copies_min: config.copies_min,
@@ -376,7 +388,10 @@ fn suffix_is_good(suffix: &str) -> bool {
 /// Names of what is kept beside the records.
 const NOTE_CLUSTER: &str = "cluster";
 const NOTE_SPACE: &str = "space";
-const NOTE_INCARNATION: &str = "incarnation";
+const NOTE_LIVES: &str = "lives";
+
+/// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
+const LIVES_MAX: usize = 32;
 
 /// A clean end waits at most so long for what is still to be sent.
 const STOP_MICROS: u64 = 200_000;

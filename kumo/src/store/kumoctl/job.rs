@@ -13,8 +13,11 @@ use std::net::SocketAddr;
 pub enum JobOrder {
     /// How far it is, server by server
     Show,
+    /// Show progress until it has ended; status 1 when it was cancelled
+    Wait,
     /// Send nothing more until it is resumed
     Pause,
+    /// Go on
     Resume,
     /// Give it up: the data stays where it was
     Cancel,
@@ -29,6 +32,7 @@ pub enum JobOrder {
 pub async fn run(manager: SocketAddr, order: JobOrder, out: Out) -> Result<(), Failure> {
     let request = match order {
         JobOrder::Show => return show(manager, out).await,
+        JobOrder::Wait => return super::wait::run(manager, out).await,
         JobOrder::Pause => ControlRequest::Pause,
         JobOrder::Resume => ControlRequest::Resume,
         JobOrder::Cancel => ControlRequest::Cancel,

@@ -116,9 +116,11 @@ impl Screen {
         self.first_row = self.first_row.min(rows.len().saturating_sub(visible));
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let address = rows.iter().map(|row| row.address.to_string().len()).max().unwrap_or(0).max(6) as u16;
-        let widths = std::iter::once(Constraint::Length(address)).chain(WIDTHS.map(Constraint::Length));
-        let shown = rows.iter().skip(self.first_row).take(visible).map(|row| cells(row, self));
-        let header = ratatui::widgets::Row::new(HEADINGS.map(Cell::from)).style(bold);
+        let columns = fitting(area.width, address);
+        let widths = columns.iter().map(|&at| Constraint::Length(width(at, address)));
+        let shown = rows.iter().skip(self.first_row).take(visible).map(|row| cells(row, self, &columns));
+        let headings = columns.iter().map(|&at| Cell::from(COLUMNS[at].heading));
+        let header = ratatui::widgets::Row::new(headings).style(bold);
         let table = Table::new(shown, widths).header(header).column_spacing(1);
         frame.render_widget(table, area);
     }
@@ -131,15 +133,52 @@ impl Screen {
     }
 }
 
-const HEADINGS: [&str; 12] = [
-    "SERVER", "STATE", "ITEMS", "BYTES", "GET/S", "SET/S", "DEL/S", "PENDING", "DIRTY", "LEASE", "REPLACE",
-    "SPACE",
+struct Column {
+    heading: &'static str,
+    width: u16,
+    /// On a narrow terminal those with the greatest are left out first.
+    rank: u8,
+}
+
+const fn column(heading: &'static str, width: u16, rank: u8) -> Column {
+    Column { heading, width, rank }
+}
+
+/// The first is as wide as its addresses.
+const COLUMNS: [Column; 12] = [
+    column("SERVER", 0, 0),
+    column("STATE", 12, 1),
+    column("ITEMS", 10, 2),
+    column("BYTES", 10, 3),
+    column("GET/S", 7, 4),
+    column("SET/S", 7, 5),
+    column("DEL/S", 7, 9),
+    column("PENDING", 7, 6),
+    column("DIRTY", 7, 10),
+    column("LEASE", 6, 8),
+    column("REPLACE", 7, 7),
+    column("SPACE", 8, 11),
 ];
 
-/// Of all columns but the first.
-const WIDTHS: [u16; 11] = [12, 10, 10, 7, 7, 7, 7, 7, 7, 7, 8];
+fn width(at: usize, address: u16) -> u16 {
+    if at == 0 { address } else { COLUMNS[at].width }
+}
 
-fn cells(row: &Row, screen: &Screen) -> ratatui::widgets::Row<'static> {
+/// The columns that find room, in their order.
+fn fitting(room: u16, address: u16) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..COLUMNS.len()).collect();
+    by_rank.sort_by_key(|&at| COLUMNS[at].rank);
+    let mut used = 0;
+    let fits = |at: &usize| {
+        used += width(*at, address) + 1;
+        *at == 0 || used <= room + 1
+    };
+    let mut columns: Vec<usize> = by_rank.into_iter().take_while(fits).collect();
+    columns.sort_unstable();
+    columns
+}
+
+fn cells(row: &Row, screen: &Screen, columns: &[usize]) -> ratatui::widgets::Row<'static> {
     let style = match (row.state, &row.report) {
         ("fault", _) | (_, None) => Style::new().fg(Color::Red),
         ("joining" | "leaving", _) => Style::new().fg(Color::Yellow),
@@ -168,7 +207,8 @@ fn cells(row: &Row, screen: &Screen) -> ratatui::widgets::Row<'static> {
             ]);
         }
     }
-    ratatui::widgets::Row::new(texts.into_iter().map(Cell::from)).style(style)
+    let shown = columns.iter().filter_map(|&at| texts.get(at).cloned());
+    ratatui::widgets::Row::new(shown.map(Cell::from)).style(style)
 }
 
 fn lease(milliseconds: u64) -> String {
@@ -198,4 +238,18 @@ fn total(rows: &[Row]) -> Speed {
         sets: sum.sets + speed.sets,
         deletes: sum.deletes + speed.deletes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_what_matters_most() {
+        let headings =
+            |room| -> Vec<&str> { fitting(room, 15).into_iter().map(|at| COLUMNS[at].heading).collect() };
+        assert_eq!(headings(200).len(), COLUMNS.len());
+        assert_eq!(headings(40), ["SERVER", "STATE", "ITEMS"]);
+        assert_eq!(headings(1), ["SERVER"]);
+    }
 }

@@ -16,9 +16,9 @@ struct Disk {
     records: BTreeMap<StoreKey, Record>,
     /// The newest space that its server had adopted.
     space: Option<Space>,
-    /// The last life here that was a member of a space it adopted. One that never was has changed nothing, and
-    /// does not stand between that life and the next: two restarts in a row lose no claim.
-    life: Option<Incarnation>,
+    /// The last life here that was a member of a space it adopted, and those since. They have changed nothing, and do
+    /// not stand between that life and the next: restarts in a row lose no claim.
+    lives: Vec<Incarnation>,
     full: bool,
     /// Writes refused since it is full.
     refused: u64,
@@ -39,7 +39,7 @@ impl Engine {
     pub fn keep_space(&self, space: Space, server: ServerId) {
         let mut disk = self.0.borrow_mut();
         if space.index_of(server).is_some() {
-            disk.life = Some(server.incarnation);
+            disk.lives = vec![server.incarnation];
         }
         disk.space = Some(space);
     }
@@ -48,8 +48,13 @@ impl Engine {
         self.0.borrow().space.clone()
     }
 
-    pub fn life(&self) -> Option<Incarnation> {
-        self.0.borrow().life
+    pub fn lives(&self) -> Vec<Incarnation> {
+        self.0.borrow().lives.clone()
+    }
+
+    /// Another life begins here.
+    pub fn born(&self, life: Incarnation) {
+        self.0.borrow_mut().lives.push(life);
     }
 
     /// The live version of a key: a tombstone is as good as nothing.
@@ -159,11 +164,11 @@ mod tests {
         space.members.push(kumo_cluster::Member { address, incarnation: Incarnation(1), state });
         engine.keep_space(space.clone(), server(1));
         engine.keep_space(space.clone(), server(2));
-        assert_eq!((engine.life(), engine.space()), (Some(Incarnation(1)), Some(space)));
+        assert_eq!((engine.lives(), engine.space()), (vec![Incarnation(1)], Some(space)));
         assert_eq!(engine.clone().live(hash, b"k"), Some(record("v")));
         engine.lose();
         assert_eq!(engine.live(hash, b"k"), None);
-        assert_eq!(engine.life(), None);
+        assert_eq!(engine.lives(), []);
     }
 
     #[test]

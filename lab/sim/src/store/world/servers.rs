@@ -20,11 +20,12 @@ impl World {
         let mut life = Incarnation(self.randoms.names.wide() | 1);
         let slot = &self.slots[index];
         if self.broken == Some(Mutation::RestartGoesOn)
-            && let Some(old) = slot.engine.life()
+            && let Some(&old) = slot.engine.lives().last()
         {
             life = old;
         }
-        let previous = slot.engine.life();
+        let previous = slot.engine.lives();
+        slot.engine.born(life);
         let space = slot.engine.space();
         let settings = ServerSettings {
             id: ServerId { address: slot.address, incarnation: life },

@@ -83,7 +83,7 @@ impl World {
             return false;
         }
         let slot = self.processes[&victim].slot;
-        self.lost_lives.extend(self.slots[slot].engine.life());
+        self.lost_lives.extend(self.slots[slot].engine.lives());
         self.kill(victim, silent);
         self.slots[slot].engine.lose();
         self.schedule.put(self.now + delay, Event::Start { slot });
