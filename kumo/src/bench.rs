@@ -1,6 +1,7 @@
-//! `kumo bench`: how fast a cell is, with every value verified.
+//! `kumo bench`: how fast a cell or a store is, with every value verified.
 
 mod client;
+mod store;
 mod tally;
 mod value;
 
@@ -28,6 +29,7 @@ pub struct Bench {
 #[derive(Subcommand)]
 enum BenchCommand {
     Cell(CellBench),
+    Store(store::StoreBench),
 }
 
 /// Operations of a cell, each client one after another in a session and connection of its own
@@ -67,6 +69,7 @@ pub enum Op {
 pub async fn run(bench: Bench, target: Target, out: Out) -> Result<(), Failure> {
     match bench.command {
         BenchCommand::Cell(cell) => measure(cell, target, out).await,
+        BenchCommand::Store(plan) => store::run(&plan, &out),
     }
 }
 

@@ -41,6 +41,10 @@ impl Values {
         same.then_some((parse(client)?, parse(number)?))
     }
 
+    pub fn size(&self) -> usize {
+        self.template.len()
+    }
+
     /// Whether values are long enough to be told apart.
     pub fn are_signed(&self) -> bool {
         self.template.len() >= HEADER_BYTES

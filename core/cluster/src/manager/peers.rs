@@ -328,8 +328,11 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        let waiting: Vec<ConnectionId> = self.peers.newcomers.keys().copied().collect();
-        for connection in waiting {
+        let mut waiting: Vec<(Time, ConnectionId)> =
+            self.peers.newcomers.iter().map(|(&connection, newcomer)| (newcomer.at, connection)).collect();
+        // Who was heard last first: of several lives that came one after another, it is the one that lives.
+        waiting.sort_unstable_by_key(|&(at, connection)| (std::cmp::Reverse(at), connection));
+        for (_, connection) in waiting {
             let Some(newcomer) = self.peers.newcomers.get(&connection) else { continue };
             let address = newcomer.alive.server.address;
             if now.since(newcomer.at.max(self.awake_since)) > self.peers.silence_micros {

@@ -3,7 +3,7 @@
 
 use super::gateway::GatewayConfig;
 use super::request::{Entry, Part};
-use super::stats::Stats;
+use super::stats::{PROTOCOL_VERSION, Stats};
 use crate::clock;
 use crate::hub::Hub;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -162,7 +162,7 @@ impl Clients {
                 client.entries.push_back(Entry::told(answer, &Outcome::Ok));
             }
             Command::Version => {
-                client.entries.push_back(Entry::told(answer, &Outcome::Version(env!("CARGO_PKG_VERSION"))));
+                client.entries.push_back(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
             }
             Command::Verbosity | Command::Noop => client.entries.push_back(Entry::told(answer, &Outcome::Ok)),
             Command::Sasl(_) => {

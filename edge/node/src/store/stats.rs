@@ -104,7 +104,7 @@ impl Stats {
         tell("pid", std::process::id().to_string());
         tell("uptime", (now.since(self.began) / 1_000_000).to_string());
         tell("time", (clock::wall().0 / 1000).to_string());
-        tell("version", env!("CARGO_PKG_VERSION").to_owned());
+        tell("version", PROTOCOL_VERSION.to_owned());
         tell("pointer_size", usize::BITS.to_string());
         tell("curr_connections", open.to_string());
         tell("total_connections", self.connections.to_string());
@@ -120,3 +120,7 @@ impl Stats {
         tell("threads", "1".to_owned());
     }
 }
+
+/// What clients are told: first the memcached whose protocol this is, because they take from it what they may ask and
+/// what to expect; then what it really is.
+pub const PROTOCOL_VERSION: &str = concat!("1.6.18-kumo-", env!("CARGO_PKG_VERSION"));
