@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Time};
-use kumo_wire::{wire_enum, wire_struct};
+use kumo_wire::{Malformed, Reader, Wire, Writer, wire_enum, wire_struct};
 use std::net::SocketAddr;
 
 /// What a gateway wants of a key. Expiries are as the client said them: what they mean depends on the time, and that
@@ -315,6 +315,8 @@ pub enum Message {
         range: Range,
         count: u64,
         digest: u64,
+        remembered: Vec<Remembered>,
+        lowest_open: Vec<(GatewayId, u64)>,
     },
     CopySame {
         job: SpaceNumber,
@@ -428,7 +430,22 @@ wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5
 wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
-wire_struct!(Range { first, last });
+
+/// A range from a peer is checked here: everything else relies on its order.
+impl Wire for Range {
+    fn encode(&self, out: &mut Writer) {
+        self.first.encode(out);
+        self.last.encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        let range = Range { first: Wire::decode(input)?, last: Wire::decode(input)? };
+        if range.first > range.last {
+            return Err(Malformed::Rule("a range ends before it begins"));
+        }
+        Ok(range)
+    }
+}
+
 wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
 wire_struct!(Alive { server, previous, cluster, space, sent, usage, progress, gets, sets, deletes });
 wire_struct!(Committed { record });
@@ -447,7 +464,7 @@ wire_enum!(Message {
     12 = PrimarySays { space, ticket, found },
     13 = Settle { space, ranges },
     14 = Settled { space, unsettled, remembered, lowest_open, more },
-    15 = CopyDigest { job, space, range, count, digest },
+    15 = CopyDigest { job, space, range, count, digest, remembered, lowest_open },
     16 = CopySame { job, range },
     17 = CopyDiffers { job, range },
     18 = CopyRecords { job, space, range, records, pending, remembered, lowest_open },

@@ -207,10 +207,9 @@ impl Client {
             }
             return;
         };
-        let age = now.since(open.renewed);
-        if age >= open.timeout_micros {
+        if open.over(now) {
             self.fail(CallError::Lost, effects);
-        } else if age >= open.timeout_micros / JEOPARDY_SHARE {
+        } else if now.since(open.renewed) >= open.timeout_micros / JEOPARDY_SHARE {
             self.turn(SessionState::Jeopardy, effects);
         } else {
             self.turn(SessionState::Safe, effects);
@@ -229,8 +228,10 @@ impl Client {
         if self.answered { CallError::NoMaster } else { CallError::Unreachable }
     }
 
-    /// The session is over: every call of it fails.
+    /// The session is over: every call of it fails. Who is told so by a call's end finds it lost already.
     fn fail(&mut self, error: CallError, effects: &mut Vec<ClientEffect>) {
+        self.failure = Some(error.clone());
+        self.turn(SessionState::Lost, effects);
         for (_, command) in std::mem::take(&mut self.commands) {
             let Some(ticket) = command.ticket else { continue };
             let closed = command.ask == Ask::Close && error == CallError::Ended(EndReason::Closed);
@@ -242,8 +243,6 @@ impl Client {
         for ticket in reads.chain(std::mem::take(&mut self.event_tickets)) {
             effects.push(ClientEffect::Done(ticket, Err(error.clone())));
         }
-        self.failure = Some(error);
-        self.turn(SessionState::Lost, effects);
     }
 
     /// Keeps the links that are needed: to the master, or to somebody who may know it.
@@ -338,6 +337,11 @@ impl Open {
             self.renewed = sent;
             self.renewing = Asked::default();
         }
+    }
+
+    /// Whether the cell may have ended it.
+    fn over(&self, now: Time) -> bool {
+        now.since(self.renewed) >= self.timeout_micros
     }
 }
 

@@ -4,7 +4,7 @@
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 8] = [
+const FAILED_ONCE: [(u64, &str); 17] = [
     (901, "a client connected to a removed node never looked for another member"),
     (1459, "a client connected to a removed node never looked for another member"),
     (
@@ -19,6 +19,15 @@ const FAILED_ONCE: [(u64, &str); 8] = [
         "a link led to a process that another had replaced, for ever, and the two left had no majority",
     ),
     (412_210, "a link came up while a slow disk held back that it was given up, and was never dialled again"),
+    (2_004_874, "a follower that became a voter said that it votes before it did"),
+    (2_005_590, "a session's calls failed before it was said to be lost"),
+    (2_011_148, "a client that stood still was handed a grant when its session was over"),
+    (2_016_072, "a node that was told to stop was made the only voter, and stopped"),
+    (2_104_815, "a link came up to a process that another had replaced while the dialler stood still"),
+    (2_107_244, "a follower that became a voter said that it votes before it did"),
+    (2_111_847, "a follower that became a voter said that it votes before it did"),
+    (2_116_068, "a client that stood still was handed a grant when its session was over"),
+    (2_117_209, "a client that stood still was handed a grant when its session was over"),
 ];
 
 #[test]

@@ -247,7 +247,7 @@ impl Manager {
         let held_back = if broken.is(Mutation::FaultBeforeLeaseEnd) { 0 } else { outlasting(micros) };
         let until = term.leases.entry(server).or_insert(now);
         *until = (*until).max(now.plus_micros(held_back));
-        let unix_millis = self.cell_time(cluster).0;
+        let unix_millis = self.cell_time(now, cluster).0;
         Some(Message::Lease { sent, micros, unix_millis })
     }
 }

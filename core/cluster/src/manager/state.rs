@@ -17,6 +17,8 @@ pub struct Manager {
     pub(super) cell: CellView,
     /// People's clock here, and the greatest time that was told to servers.
     wall: UnixMillis,
+    /// The cell\'s time as it was last told, and when.
+    told: (Time, UnixMillis),
     pub(super) peers: Peers,
     /// While this node is the cell's master.
     pub(super) reign: Option<Reign>,
@@ -37,6 +39,7 @@ impl Manager {
             settings,
             cell: CellView::default(),
             wall: UnixMillis(0),
+            told: (now, UnixMillis(0)),
             reign: None,
             registrations: Registrations::default(),
             desk: Desk::default(),
@@ -217,9 +220,14 @@ impl Manager {
     }
 
     /// The cell's time: people's clock here, and never below what was told or logged before.
-    pub(super) fn cell_time(&mut self, cluster: &Cluster) -> UnixMillis {
-        self.wall = self.wall.max(cluster.time());
-        self.wall
+    /// It goes on by this process's own clock where people's is behind: it would stand still otherwise, for as long
+    /// as the clocks differ.
+    pub(super) fn cell_time(&mut self, now: Time, cluster: &Cluster) -> UnixMillis {
+        let (told_at, told) = self.told;
+        let gone_on = UnixMillis(told.0.saturating_add(now.since(told_at) / 1000));
+        let time = gone_on.max(self.wall).max(cluster.time());
+        self.told = (now, time);
+        time
     }
 }
 

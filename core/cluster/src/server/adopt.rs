@@ -29,7 +29,12 @@ impl<S: Store> Server<S> {
             self.settings.cluster = Some(space.cluster);
             effects.push(ServerEffect::KeepSpace(space.clone()));
         }
-        if me.is_some_and(|me| matches!(space.member(me).state, MemberState::Fault { .. })) {
+        // Given up: named as lost, or not named any more though nobody asked this server to confirm that it left.
+        let given_up = match me {
+            Some(me) => matches!(space.member(me).state, MemberState::Fault { .. }),
+            None => self.world.as_ref().is_some_and(|world| world.must_confirm()),
+        };
+        if given_up {
             let reason = "the managers gave this server up; it begins a new life and waits to be attached";
             effects.push(ServerEffect::Reborn { reason: reason.to_owned() });
             return;
@@ -38,7 +43,7 @@ impl<S: Store> Server<S> {
         self.last_watermarks(effects);
         self.clock = self.clock.max(space.clock);
         let before = self.world.take();
-        let world = World::new(space, me, before.as_ref());
+        let world = World::new(space, me, before.as_ref(), self.settings.broken);
         self.owned |= world.pieces.iter().any(|piece| piece.state != State::Gone);
         self.relink(now, before.as_ref(), &world, effects);
         let fresh = self.forget_what_is_not_mine(before.as_ref(), &world);

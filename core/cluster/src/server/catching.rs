@@ -9,15 +9,11 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl<S: Store> Server<S> {
-    pub(super) fn copy_digest(
-        &mut self,
-        from: ServerId,
-        job: SpaceNumber,
-        space: SpaceNumber,
-        range: Range,
-        theirs: (u64, u64),
-        effects: &mut Vec<ServerEffect>,
-    ) {
+    pub(super) fn copy_digest(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
+        let Message::CopyDigest { job, space, range, count, digest: sum, remembered, lowest_open } = message
+        else {
+            return;
+        };
         if !self.same_space(from, space, effects) {
             return;
         }
@@ -33,7 +29,11 @@ impl<S: Store> Server<S> {
                 return;
             }
         };
-        let message = if digest(&values) == theirs {
+        if part == Part::Catching {
+            // Equal records may have unequal ids behind them.
+            self.learn_ids(remembered, lowest_open);
+        }
+        let message = if digest(&values) == (count, sum) {
             Message::CopySame { job, range }
         } else {
             match part {

@@ -7,8 +7,8 @@ use super::judge::{Content, Says};
 use super::world::State;
 use super::write::Pending;
 use crate::{
-    Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, ServerEffect, ServerId, ServerNote,
-    SpaceNumber, Stamp, Store, StoreKey,
+    Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, Remembered, ServerEffect, ServerId,
+    ServerNote, SpaceNumber, Stamp, Store, StoreKey,
 };
 use bytes::Bytes;
 use kumo_paxos::Time;
@@ -23,8 +23,8 @@ pub(crate) struct Copies {
     next: usize,
     records_sent: u64,
     bytes_sent: u64,
-    /// Bytes that may be sent now, of the job's rate.
-    allowance: u64,
+    /// Bytes that may be sent now, of the job's rate. Below 0: sent ahead, and to be waited for.
+    allowance: i64,
     allowed_at: Time,
     reported: bool,
 }
@@ -110,7 +110,11 @@ impl<S: Store> Server<S> {
         }
         let full = world.space.job.is_some_and(|job| job.full);
         let mut list = Vec::new();
-        for arc in world.table.arcs().iter().filter(|arc| world.is_primary(arc)) {
+        let lax = self.settings.broken.is(Mutation::CopyFromAnyOwner);
+        let mine = |arc: &&Arc| {
+            world.is_primary(arc) || (lax && world.me.is_some_and(|me| arc.readers.contains(&me)))
+        };
+        for arc in world.table.arcs().iter().filter(mine) {
             let range = Range { first: arc.first, last: arc.last };
             // In a full replace the other owners are compared too.
             let owners = if full { &arc.readers[1..] } else { &[][..] };
@@ -175,7 +179,7 @@ impl<S: Store> Server<S> {
         let copy = &self.copies.list[at];
         let Some(cursor) = copy.cursor else { return false };
         // A settling primary copies nothing.
-        if world.piece(cursor).state != State::Normal || (rate != 0 && self.copies.allowance == 0) {
+        if world.piece(cursor).state != State::Normal || (rate != 0 && self.copies.allowance <= 0) {
             return false;
         }
         let Some(index) = world.space.index_of(copy.to) else { return false };
@@ -196,7 +200,8 @@ impl<S: Store> Server<S> {
         let values: Vec<(StoreKey, Head)> =
             heads.into_iter().filter(|(_, head)| head.kind == Kind::Value).collect();
         let (count, digest) = digest(&values);
-        let message = Message::CopyDigest { job, space, range, count, digest };
+        let (remembered, lowest_open) = (self.settled_ids(range), self.ids.lowest_open());
+        let message = Message::CopyDigest { job, space, range, count, digest, remembered, lowest_open };
         effects.push(ServerEffect::Server(to, message));
         true
     }
@@ -268,10 +273,10 @@ impl<S: Store> Server<S> {
         }
         let Some(world) = &self.world else { return false };
         let (job, space) = (self.copies.job, world.number());
-        let (remembered, lowest_open) = (self.ids.in_ranges(&[range]), self.ids.lowest_open());
+        let (remembered, lowest_open) = (self.settled_ids(range), self.ids.lowest_open());
         self.copies.records_sent += records.len() as u64;
         self.copies.bytes_sent += bytes;
-        self.copies.allowance = self.copies.allowance.saturating_sub(bytes);
+        self.copies.allowance = self.copies.allowance.saturating_sub(bytes as i64);
         self.sent(now, at, range);
         let copy = &mut self.copies.list[at];
         copy.waits.extend(waits);
@@ -279,6 +284,14 @@ impl<S: Store> Server<S> {
         let message = Message::CopyRecords { job, space, range, records, pending, remembered, lowest_open };
         effects.push(ServerEffect::Server(to, message));
         true
+    }
+
+    /// Ids of committed writes: that of one under way travels with it alone.
+    fn settled_ids(&self, range: Range) -> Vec<Remembered> {
+        let mut ids = self.ids.in_ranges(&[range]);
+        let under_way: Vec<KeyHash> = self.pending_in(range).map(|(key, _)| key.hash).collect();
+        ids.retain(|one| !under_way.contains(&one.hash));
+        ids
     }
 
     pub(super) fn copy_same(
@@ -359,7 +372,11 @@ impl<S: Store> Server<S> {
         }
         differing.extend(theirs.into_keys().filter(|key| range.contains(key.hash)));
         for key in differing {
-            self.write_again(now, key, effects);
+            self.write_again(now, key.clone(), effects);
+            let pending = self.pending.get(&key).map(|pending| pending.record.stamp);
+            if let (Some(stamp), Some(copy)) = (pending, self.copies.find(from, range)) {
+                copy.waits.push((key, stamp));
+            }
         }
         self.copy_stored(now, from, job, range, effects);
     }
@@ -407,8 +424,9 @@ impl Copies {
     fn allow(&mut self, now: Time, rate: u64) {
         let micros = now.since(self.allowed_at);
         self.allowed_at = now;
-        let more = (u128::from(rate) * u128::from(micros) / 1_000_000) as u64;
-        self.allowance = self.allowance.saturating_add(more).min(rate);
+        let more = u128::from(rate) * u128::from(micros) / 1_000_000;
+        let (more, most) = (i64::try_from(more).unwrap_or(i64::MAX), i64::try_from(rate).unwrap_or(i64::MAX));
+        self.allowance = self.allowance.saturating_add(more).min(most);
     }
 }
 

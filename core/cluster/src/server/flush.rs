@@ -58,7 +58,7 @@ impl<S: Store> Server<S> {
             let mut flush = self.flushes.remove(0);
             self.flush_stretch(now, &mut flush, effects);
             if !flush.ended {
-                self.tick_at = now;
+                self.tick_at = now.plus_micros(PAUSE_MICROS);
             }
             self.flushes.insert(0, flush);
         }
@@ -78,11 +78,17 @@ impl<S: Store> Server<S> {
             return;
         };
         flush.ended = found.len() < STRETCH;
-        flush.after = found.last().map(|(key, _)| key.clone());
         for (key, head) in found {
             let Some(world) = &self.world else { return };
             let piece = world.piece(key.hash);
-            let mine = piece.state == State::Normal && world.is_primary(world.arc(piece));
+            let primary = world.is_primary(world.arc(piece));
+            if primary && piece.state == State::Settling {
+                // What it holds is not known yet: on from here in a later turn.
+                flush.ended = false;
+                return;
+            }
+            flush.after = Some(key.clone());
+            let mine = piece.state == State::Normal && primary;
             if !mine || head.kind != Kind::Value || head.stamp > flush.upto || self.pending.contains_key(&key)
             {
                 continue;
@@ -98,6 +104,9 @@ impl<S: Store> Server<S> {
 
 /// Flushes at a time. Beyond it they are not answered.
 const FLUSHES_MAX: usize = 16;
+
+/// Between two stretches: requests have their turn.
+const PAUSE_MICROS: u64 = 1_000;
 
 /// Records looked at in one turn.
 const STRETCH: usize = 1024;

@@ -119,7 +119,7 @@ impl<S: Store> Server<S> {
         if let Some(space) = server.settings.space.clone() {
             server.clock = space.clock;
             server.links.resize_with(space.members.len(), || Link::new(now));
-            server.world = Some(World::new(space, None, None));
+            server.world = Some(World::new(space, None, None, server.settings.broken));
         }
         server
     }
@@ -210,9 +210,7 @@ impl<S: Store> Server<S> {
             }
             Message::Settle { space, ranges } => self.settle(from, space, ranges, effects),
             Message::Settled { .. } => self.settled(now, from, message, effects),
-            Message::CopyDigest { job, space, range, count, digest } => {
-                self.copy_digest(from, job, space, range, (count, digest), effects);
-            }
+            Message::CopyDigest { .. } => self.copy_digest(from, message, effects),
             Message::CopyRecords { .. } => self.copy_records(from, message, effects),
             Message::CopySame { job, range } => self.copy_same(now, from, job, range, effects),
             Message::CopyStored { job, range } => self.copy_stored(now, from, job, range, effects),
@@ -278,7 +276,9 @@ impl<S: Store> Server<S> {
 
     fn leased(&mut self, now: Time, sent: Time, micros: u64, unix_millis: u64) {
         self.lease_end = self.lease_end.max(sent.plus_micros(micros));
-        self.cell_time = Some((now, UnixMillis(unix_millis)));
+        // Never back: a new master's clock may be behind the one before it.
+        let known = self.cell_time.map_or(0, |_| self.cell_millis(now));
+        self.cell_time = Some((now, UnixMillis(unix_millis.max(known))));
     }
 
     fn server_up(&mut self, now: Time, id: ServerId, effects: &mut Vec<ServerEffect>) {
@@ -288,6 +288,7 @@ impl<S: Store> Server<S> {
         let Some(index) = self.index_of(id) else { return };
         self.links[usize::from(index)].up = true;
         self.resend(now, index, effects);
+        self.send_watermark(index, effects);
         self.resend_settle(index, effects);
     }
 
@@ -356,11 +357,14 @@ impl<S: Store> Server<S> {
 
     /// Seconds of the cell's time; of people's while no manager was ever heard.
     fn cell_seconds(&self, now: Time) -> u64 {
-        let millis = match self.cell_time {
-            Some((heard, time)) => time.0 + now.since(heard) / 1000,
+        self.cell_millis(now) / 1000
+    }
+
+    fn cell_millis(&self, now: Time) -> u64 {
+        match self.cell_time {
+            Some((heard, time)) => time.0.saturating_add(now.since(heard) / 1000),
             None => self.wall.0,
-        };
-        millis / 1000
+        }
     }
 
     fn expired(&self, now: Time, expiry: u32) -> bool {

@@ -1,6 +1,7 @@
 //! Reads: under the lease, or after all others of A(k) confirmed the space; never an unconfirmed version.
 
 use super::Server;
+use super::ids::Known;
 use super::judge::{self, Verdict};
 use super::world::State;
 use crate::{
@@ -95,7 +96,7 @@ impl<S: Store> Server<S> {
             let primary = arc.primary();
             return self.read_as_other(now, from, seq, key, primary, effects);
         }
-        let answer = match self.committed(&key) {
+        let answer = match self.committed(now, &key) {
             Ok(None) => Answer::Wait,
             Ok(Some(Committed { record })) => self.shown(now, record.as_ref()),
             Err(reason) => Answer::Refused { reason },
@@ -144,8 +145,9 @@ impl<S: Store> Server<S> {
     }
 
     /// At the primary: what is committed for the key; `None` while that is being settled.
-    fn committed(&self, key: &StoreKey) -> Result<Option<Committed>, Refusal> {
-        if let Some(pending) = self.pending.get(key) {
+    fn committed(&self, now: Time, key: &StoreKey) -> Result<Option<Committed>, Refusal> {
+        let pending = self.pending.get(key);
+        if let Some(pending) = pending {
             if self.settings.broken.is(Mutation::PrimaryShowsPending) {
                 return Ok(Some(Committed { record: Some(pending.record.clone()) }));
             }
@@ -153,7 +155,10 @@ impl<S: Store> Server<S> {
                 return Ok(None);
             }
         }
+        let expired = |record: &Record| record.kind == Kind::Value && self.expired(now, record.expiry);
         match self.store.get(key.hash, &key.key) {
+            // The write under way may have found it alive: shown as missing meanwhile, it would come back.
+            Ok(Some(record)) if pending.is_some() && expired(&record) => Ok(None),
             Ok(record) => Ok(Some(Committed { record })),
             Err(_) => Err(Refusal::Damaged),
         }
@@ -183,7 +188,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let piece = world.piece(key.hash);
         let mine = world.is_primary(world.arc(piece)) && piece.state == State::Normal;
-        let mut found = if mine { self.committed(&key).ok().flatten() } else { None };
+        let mut found = if mine { self.committed(now, &key).ok().flatten() } else { None };
         if let Some(committed) = &mut found
             && committed.record.as_ref().is_some_and(|record| self.expired(now, record.expiry))
         {
@@ -229,9 +234,15 @@ impl<S: Store> Server<S> {
 
     /// The very version that is marked is committed: it is marked no more.
     fn mark_answered(&mut self, key: &StoreKey, found: Option<Committed>) {
-        let Some(Committed { record: Some(record) }) = found else { return };
+        let Some(Committed { record }) = found else { return };
         let held = self.store.head(key.hash, &key.key).ok().flatten();
-        if held.is_some_and(|head| head.stamp == record.stamp) {
+        let committed = match (held, record) {
+            (Some(head), Some(record)) => head.stamp == record.stamp,
+            // A tombstone that the primary has collected already.
+            (Some(head), None) => head.kind == Kind::Tombstone,
+            (None, _) => true,
+        };
+        if committed {
             self.dirty.remove(key);
         }
     }
@@ -365,10 +376,11 @@ impl<S: Store> Server<S> {
         if request.operation == Operation::Get {
             return self.read(now, from, &request, effects);
         }
-        // A write that was answered "no": judged again, for the key may have changed meanwhile.
+        // A write that was answered "no": judged again, for the key may have changed meanwhile. And another try of the
+        // same request may have been executed meanwhile: then that is its answer.
         let key = StoreKey { hash: request.hash, key: request.key.clone() };
-        if self.pending.contains_key(&key) {
-            return self.answer(from, request.id.seq, Answer::Wait, effects);
+        if self.pending.contains_key(&key) || !matches!(self.ids.look(request.id), Known::No) {
+            return self.request(now, from, request, effects);
         }
         match self.judge(now, &key, &request.operation) {
             Ok((_, Verdict::Answer(answer))) => self.say_no(from, request.id, answer, effects),

@@ -52,7 +52,7 @@ impl<S: Store> Server<S> {
         for index in 0..self.links.len() {
             let link = &self.links[index];
             if link.up && now.since(link.sent_at) > RESEND_MICROS && link.unacknowledged().next().is_some() {
-                self.resend(now, index as u16, effects);
+                self.resend_first(now, index as u16, effects);
             }
         }
         let ready = self.pending.iter().filter(|(_, pending)| pending.waiting.is_empty());

@@ -1,6 +1,6 @@
 //! [`World`]: the space a server has adopted, and what state each piece of the ring is in for it.
 
-use crate::{Arc, KeyHash, Range, Space, SpaceNumber, Table};
+use crate::{Arc, Broken, KeyHash, Mutation, Range, Space, SpaceNumber, Table};
 
 /// A server's view of the ring in the space it adopted last.
 #[derive(Debug)]
@@ -36,8 +36,11 @@ pub(crate) enum State {
 
 impl World {
     /// The world after `space`; what was Normal, Settling or Catching goes on where the space lets it.
-    pub fn new(space: Space, me: Option<u16>, before: Option<&World>) -> World {
-        let table = Table::new(&space);
+    pub fn new(space: Space, me: Option<u16>, before: Option<&World>, broken: Broken) -> World {
+        let table = match broken.is(Mutation::OldMembersForgotten) {
+            true => Table::new(&Space { old: Vec::new(), ..space.clone() }),
+            false => Table::new(&space),
+        };
         let mut pieces: Vec<Piece> = Vec::with_capacity(table.arcs().len());
         let mut first = KeyHash(0);
         let (mut arc, mut old) = (0, 0);
@@ -69,6 +72,11 @@ impl World {
     pub fn may_drop(&self) -> bool {
         let member = self.me.map(|me| self.space.member(me));
         self.space.settled() && member.is_none_or(|member| member.is_active())
+    }
+
+    /// This server is in a ring: it leaves by a space that lists it among the old members, or as lost.
+    pub fn must_confirm(&self) -> bool {
+        self.me.is_some_and(|me| self.space.rhs.contains(&me))
     }
 
     pub fn position(&self, hash: KeyHash) -> usize {

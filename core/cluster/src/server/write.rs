@@ -263,12 +263,20 @@ impl<S: Store> Server<S> {
 
     /// What was sent to that member and not acknowledged, again.
     pub(super) fn resend(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
+        self.resend_some(now, to, RESEND_MAX, effects);
+    }
+
+    /// The first of it: on a link that holds, it only shows that nothing was overlooked.
+    pub(super) fn resend_first(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
+        self.resend_some(now, to, 1, effects);
+    }
+
+    fn resend_some(&mut self, now: Time, to: u16, count: usize, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
         link.sent_at = now;
-        link.watermark_sent = link.watermark;
         let link = &self.links[usize::from(to)];
-        for (seq, key) in link.unacknowledged().take(RESEND_MAX) {
+        for (seq, key) in link.unacknowledged().take(count) {
             let Some(pending) = self.pending.get(key) else { continue };
             let message = frame(world.number(), seq, link.watermark, key, pending);
             effects.push(ServerEffect::Server(world.space.server(to), message));
@@ -355,6 +363,15 @@ impl<S: Store> Server<S> {
             self.ids.remember(origin.id, key.hash, origin.reply);
         }
         Some(pending.queue)
+    }
+
+    /// On a link that is new: what was said before may not have arrived.
+    pub(super) fn send_watermark(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let link = &mut self.links[usize::from(to)];
+        link.watermark_sent = link.watermark;
+        let message = Message::Watermark { epoch: world.number(), upto: link.watermark };
+        effects.push(ServerEffect::Server(world.space.server(to), message));
     }
 
     /// Tells how far the links' frames are committed, where no frame did.

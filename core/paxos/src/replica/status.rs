@@ -100,13 +100,16 @@ impl Replica {
         if hello.version != VERSION {
             return Err(format!("protocol version {} is not {VERSION}", hello.version));
         }
+        // Which store they belong to is for the manager to judge: one that is rebuilt has another cell than its servers.
+        if matches!(hello.side, Side::Server | Side::Gateway | Side::Tool) {
+            return Ok(());
+        }
         let (mine, none) = (self.agreement.cell, CellId(0));
         if hello.cell != none && mine != none && hello.cell != mine {
             return Err(format!("cell {} is not this cell, {mine}", hello.cell));
         }
-        match hello.side {
-            Side::Client | Side::Server | Side::Gateway | Side::Tool => return Ok(()),
-            Side::Replica | Side::Extension => {}
+        if hello.side == Side::Client {
+            return Ok(());
         }
         if hello.address == self.settings.address {
             return Err(format!("{} is this replica's own address", hello.address));
@@ -140,10 +143,8 @@ impl Replica {
         if member.address == self.settings.address {
             let log = self.agreement.log();
             let votes = self.agreement.votes() && member.incarnation == self.settings.incarnation;
-            let state =
-                if votes || self.settings.extension { ReplicaState::Voting } else { ReplicaState::Learning };
             return ReplicaStatus {
-                state: if member.role == crate::Role::Core || votes { state } else { ReplicaState::Learning },
+                state: if votes { ReplicaState::Voting } else { ReplicaState::Learning },
                 member,
                 decided: log.decided_upto(),
                 executed: log.executed(),

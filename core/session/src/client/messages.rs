@@ -30,7 +30,8 @@ impl Client {
             CellMessage::Attached { .. } => {}
             CellMessage::Reply { session, number, instance, reply } => {
                 self.heard(now, from);
-                if self.session() == Some(session) {
+                let sent = self.commands.get(&number).and_then(|command| command.asked.first());
+                if self.session() == Some(session) && self.lives(now, sent, effects) {
                     self.reply(number, instance, reply, effects);
                 }
             }
@@ -42,13 +43,17 @@ impl Client {
             }
             CellMessage::Answer { session, tag, body, .. } => {
                 self.heard(now, from);
-                if self.session() == Some(session) {
+                // Only a master with a lease answers a linear read, so it is as good as a renewal.
+                let read = self.reads.get(&tag).filter(|_| self.settings.sync);
+                let sent = read.and_then(|read| read.asked.first());
+                if self.session() == Some(session) && self.lives(now, sent, effects) {
                     self.answer(tag, body, effects);
                 }
             }
             CellMessage::Events { session, tag, omitted, first, events } => {
                 self.heard(now, from);
-                if self.session() == Some(session) && tag == self.event_tag {
+                let asked = self.session() == Some(session) && tag == self.event_tag;
+                if asked && self.lives(now, None, effects) {
                     self.hand_out(omitted, first, events, effects);
                 }
             }
@@ -90,13 +95,25 @@ impl Client {
         self.calls_at = Some(Time(0));
     }
 
+    /// Whether the session lives, after an answer to what was `sent` then has renewed it. One that comes when
+    /// the cell may have ended it, as to a client that stood still, is not handed out: a lock granted by it may
+    /// be another's by now.
+    fn lives(&mut self, now: Time, sent: Option<Time>, effects: &mut Vec<ClientEffect>) -> bool {
+        let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else { return false };
+        if let Some(sent) = sent {
+            open.renewed(sent);
+        }
+        let over = open.over(now);
+        if over {
+            self.fail(CallError::Lost, effects);
+        }
+        !over
+    }
+
     fn reply(&mut self, number: u64, instance: Instance, reply: Reply, effects: &mut Vec<ClientEffect>) {
         // A reply that came twice finds nothing.
         let Some(command) = self.take(number) else { return };
         self.updated = self.updated.max(instance);
-        if let (Some(open), Some(sent)) = (&mut self.open, command.asked.first()) {
-            open.renewed(sent);
-        }
         let closed = command.ask == Ask::Close && reply == Reply::Closed;
         let result = match reply {
             Reply::Body(body) => Ok(Answer::Body(body)),
@@ -115,12 +132,6 @@ impl Client {
 
     fn answer(&mut self, tag: u64, body: Bytes, effects: &mut Vec<ClientEffect>) {
         let Some(read) = self.reads.remove(&tag) else { return };
-        // Only a master with a lease answers a linear read, so it is as good as a renewal.
-        if self.settings.sync
-            && let (Some(open), Some(sent)) = (&mut self.open, read.asked.first())
-        {
-            open.renewed(sent);
-        }
         done(read.ticket, Ok(Answer::Body(body)), effects);
     }
 

@@ -204,6 +204,28 @@ fn renewals_keep_the_session_and_silence_loses_it() {
 }
 
 #[test]
+fn an_answer_that_comes_when_the_session_may_be_over_is_not_handed_out() {
+    let granted = || Reply::Body(Bytes::from_static(b"granted"));
+    // It stood still for longer than the time-out, and the grant came in before the news of its end.
+    let mut script = Script::open();
+    script.command(7);
+    script.command(8);
+    script.now = script.now.plus_micros(12_000_000);
+    let lost = "session lost: no renewal within its timeout";
+    let all = script.reply(1, granted());
+    assert_eq!(all, ["Lost", &format!("failed 7 {lost}"), &format!("failed 8 {lost}"), "disconnect 1"]);
+    assert_eq!(script.client.safe_until(), None);
+    assert_eq!(script.reply(2, granted()), [""; 0]);
+
+    // The answer to something sent later is a renewal itself.
+    let mut script = Script::open();
+    script.now = script.now.plus_micros(2_000_000);
+    script.command(7);
+    script.now = script.now.plus_micros(11_000_000);
+    assert!(script.reply(1, granted())[0].starts_with("done 7"));
+}
+
+#[test]
 fn events_are_handed_out_once_and_asked_for_from_there() {
     let mut script = Script::open();
     let events = |tag, first, count| CellMessage::Events {

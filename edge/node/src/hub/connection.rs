@@ -22,6 +22,9 @@ pub struct Connection {
     pub dirty: bool,
     waker: Waker,
     socket: Socket,
+    /// A client: not read while its replies pile up. Nodes of the store are always read: two that each wait for
+    /// the other to read would wait for ever.
+    slows: bool,
     /// Not read because its replies pile up, or because its owner wants it so.
     full: bool,
     paused: bool,
@@ -59,8 +62,8 @@ impl Connection {
         Connection::new(Socket::Dialling(Box::pin(dial)), Stage::Dialling, signal)
     }
 
-    pub fn accepted(stream: TcpStream, signal: Arc<Signal>) -> Connection {
-        Connection::new(Socket::Open(stream), Stage::Open, signal)
+    pub fn accepted(stream: TcpStream, slows: bool, signal: Arc<Signal>) -> Connection {
+        Connection { slows, ..Connection::new(Socket::Open(stream), Stage::Open, signal) }
     }
 
     fn new(socket: Socket, stage: Stage, signal: Arc<Signal>) -> Connection {
@@ -72,6 +75,7 @@ impl Connection {
             stage,
             dirty: false,
             socket,
+            slows: false,
             full: false,
             paused: false,
         }
@@ -102,7 +106,7 @@ impl Connection {
         if self.stage == Stage::Leaving || self.paused {
             return Ok(None);
         }
-        if self.outbox.len() > OUT_BYTES_PAUSE {
+        if self.slows && self.outbox.len() > OUT_BYTES_PAUSE {
             self.full = true;
             return Ok(None);
         }
@@ -140,6 +144,9 @@ impl Connection {
         if self.outbox.is_empty() && self.outbox.capacity() > KEEP_BYTES {
             self.outbox = BytesMut::new();
         }
+        if self.outbox.len() > OUT_BYTES_MAX {
+            return Err(io::Error::other("the other side does not read"));
+        }
         if self.full && self.outbox.len() <= OUT_BYTES_PAUSE {
             self.full = false;
             self.signal.raise();
@@ -174,6 +181,10 @@ const SPARE_BYTES_MIN: usize = 4 * 1024;
 /// Bytes waiting to be sent beyond which nothing more is read: a client that does not read its replies slows
 /// itself down, and costs no more memory than this and what its last requests led to.
 const OUT_BYTES_PAUSE: usize = 1024 * 1024;
+
+/// Bytes waiting to be sent beyond which a connection is given up. A node of the store that does not read so long is
+/// as good as lost, and gets what it needs when it is back.
+const OUT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Memory an empty outbox keeps for the next turn.
 const KEEP_BYTES: usize = 256 * 1024;

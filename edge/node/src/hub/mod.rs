@@ -25,7 +25,8 @@ use tracing::warn;
 /// The sockets of a process.
 pub struct Hub {
     ready: Arc<ReadyList>,
-    listeners: Vec<TcpListener>,
+    /// With each: its connections are clients, slowed down when they do not read.
+    listeners: Vec<(TcpListener, bool)>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
@@ -70,9 +71,10 @@ impl Hub {
         }
     }
 
-    /// Takes connections in on that socket from now on. Returns the listener's number.
-    pub fn listen(&mut self, listener: TcpListener) -> usize {
-        self.listeners.push(listener);
+    /// Takes connections in on that socket from now on. Returns the listener's number. `clients`: who does not read
+    /// its answers is not read either.
+    pub fn listen(&mut self, listener: TcpListener, clients: bool) -> usize {
+        self.listeners.push((listener, clients));
         self.listeners.len() - 1
     }
 
@@ -124,7 +126,7 @@ impl Hub {
         }
         for number in 0..self.listeners.len() {
             for _ in 0..ACCEPTS_PER_TURN {
-                match self.listeners[number].poll_accept(context) {
+                match self.listeners[number].0.poll_accept(context) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((stream, from))) => {
                         if self.open >= self.connections_max || prepare(&stream, UNACKNOWLEDGED_MAX).is_err()
@@ -132,7 +134,8 @@ impl Hub {
                             // Closed without a word: whoever it is speaks before it listens.
                             continue;
                         }
-                        let id = self.insert(|signal| Connection::accepted(stream, signal));
+                        let clients = self.listeners[number].1;
+                        let id = self.insert(|signal| Connection::accepted(stream, clients, signal));
                         happened.push(Happening::Accepted { id, listener: number, from });
                     }
                     Poll::Ready(Err(error)) => {

@@ -122,10 +122,16 @@ impl Clients {
                 break;
             }
             if client.entries.len() >= ENTRIES_MAX {
-                // It asks faster than it is answered: no more is read until it is.
-                client.paused = true;
-                hub.pause(id, true);
-                return;
+                // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
+                // may be all there is.
+                self.write(id, hub);
+                let Some(client) = self.clients.get_mut(&id) else { return };
+                if client.entries.len() >= ENTRIES_MAX / 2 {
+                    client.paused = true;
+                    hub.pause(id, true);
+                    return;
+                }
+                continue;
             }
             let next = match client.held.take() {
                 Some(request) => Decoded::Request(request),

@@ -70,7 +70,7 @@ impl GatewayNode {
             listener.set_nonblocking(true).map_err(NodeError::Socket)?;
             let listener = tokio::net::TcpListener::from_std(listener).map_err(NodeError::Socket)?;
             info!(%address, "listening for memcached clients");
-            foreign.push(hub.listen(listener));
+            foreign.push(hub.listen(listener, true));
         }
         let me = Me { side: Side::Gateway, id: None, cell: CellId(0) };
         let mut post = Post::new(hub, me, entropy::draw()? as u64);

@@ -81,7 +81,7 @@ impl ServerNode {
         let id = ServerId { address, incarnation };
         let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
         let mut hub = Hub::new(config.connections_max);
-        hub.listen(listener);
+        hub.listen(listener, false);
         let mut post = Post::new(hub, me, entropy::draw()? as u64);
         let now = clock::now();
         for &manager in &config.managers {

@@ -25,6 +25,8 @@ pub struct Driver {
     timer: OwnedFd,
     timer_at: Option<Instant>,
     links: Vec<Link>,
+    /// How many of them have no connection.
+    down: usize,
     /// Links that may ask or write in this turn.
     touched: Vec<u32>,
     keys: Keys,
@@ -83,6 +85,7 @@ impl Driver {
             timer,
             timer_at: None,
             links: Vec::new(),
+            down: 0,
             touched: Vec::new(),
             keys: Keys::new(plan.keys, plan.size as usize),
             tally: Tally::new(),
@@ -96,6 +99,7 @@ impl Driver {
         };
         for index in 0..plan.conns {
             driver.links.push(Link::new(now));
+            driver.down += 1;
             driver
                 .open(index)
                 .map_err(|error| Failure::unreachable(format!("cannot connect to {address}: {error}")))?;
@@ -109,6 +113,7 @@ impl Driver {
         let link = &mut self.links[index as usize];
         link.connection = Some(connection);
         link.blocked = false;
+        self.down -= 1;
         self.touch(index);
         Ok(())
     }
@@ -116,7 +121,8 @@ impl Driver {
     /// Stores every key once. A load on keys that are not there would measure something else.
     pub fn fill(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + FILL_MAX;
-        let pipeline = std::mem::replace(&mut self.pipeline, self.pipeline.max(FILL_PIPELINE));
+        let pipeline = self.pipeline;
+        self.pipeline = pipeline.max(FILL_PIPELINE);
         let mut work = Work::Fill;
         loop {
             self.turn(&mut work)?;
@@ -192,6 +198,9 @@ impl Driver {
     }
 
     fn reopen(&mut self, now: Instant) {
+        if self.down == 0 {
+            return;
+        }
         for index in 0..self.links.len() as u32 {
             let link = &mut self.links[index as usize];
             if link.connection.is_none() && link.open_at <= now {
@@ -393,6 +402,7 @@ impl Driver {
         let link = &mut self.links[index as usize];
         let Some(connection) = link.connection.take() else { return };
         link.open_at = Instant::now() + REOPEN_INTERVAL;
+        self.down += 1;
         for asked in connection.under_way {
             self.tally.errors += 1;
             match asked.what {
@@ -424,9 +434,13 @@ fn set(connection: &mut Connection, keys: &mut Keys, key: u32, since: Instant) {
 
 fn get(connection: &mut Connection, keys: &Keys, key: u32, count: u32, since: Instant) {
     let count = count.min(keys.count());
+    let what = What::Get { key, count, floor: keys.floor(key), found: 0 };
+    if count == 1 {
+        let call = Call::Get { keys: &[&Keys::name(key)], cas: false };
+        return connection.ask(Asked { since, what }, &call);
+    }
     let names: Vec<[u8; NAME_BYTES]> =
         (0..count).map(|offset| Keys::name((key + offset) % keys.count())).collect();
-    let what = What::Get { key, count, floor: keys.floor(key), found: 0 };
     let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
     connection.ask(Asked { since, what }, &Call::Get { keys: &names, cas: false });
 }

@@ -1,15 +1,17 @@
 //! The command line of the store's simulator: `sim store --seed N`, `sim store --seeds COUNT`.
 
 use super::fault::Fault;
+use super::focus::Focus;
 use super::run::{Options, RULES, Report, Summary, run, run_many};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: sim store --seed N [--quiet] [--without FAULT]... [--broken RULE]
-       sim store --seeds COUNT [--from N] [--jobs N] [--without FAULT]... [--broken RULE]
+const USAGE: &str = "usage: sim store --seed N [--quiet] [--focus NAME] [--without FAULT]... [--broken RULE]
+       sim store --seeds COUNT [--from N] [--jobs N] [--focus NAME] [--without FAULT]... [--broken RULE]
   --seed N          run one seed and print its trace (--quiet: only its result)
   --seeds COUNT     run many, print their count and the seeds that failed
   --from N          the first of them (0)
   --jobs N          so many at a time (2)
+  --focus NAME      faults that fit together, instead of any
   --without FAULT   leave one kind of fault out; the others strike as before
   --broken RULE     all nodes leave that rule out";
 
@@ -55,6 +57,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                 let names = Fault::ALL.map(Fault::name).join(", ");
                 let fault = Fault::named(&name).ok_or(format!("no fault {name}; there are: {names}"))?;
                 wish.options.without.insert(fault);
+            }
+            "--focus" => {
+                let name = text()?;
+                let names = Focus::ALL.map(Focus::name).join(", ");
+                let focus = Focus::named(&name).ok_or(format!("no focus {name}; there are: {names}"))?;
+                wish.options.focus = Some(focus);
             }
             "--broken" => {
                 let name = text()?;

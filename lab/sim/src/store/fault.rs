@@ -1,5 +1,6 @@
 //! [`Fault`]: what can happen to a store cluster, and [`Plan`]: what will in one run, drawn from its seed.
 
+use super::focus::Focus;
 use super::workload::{Class, Key};
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,6 +127,8 @@ pub struct Plan {
     pub tombstone_micros: u64,
     /// Messages that others, on other connections, overtake by far.
     pub late_permille: u64,
+    /// Partitions cut a server or two off, and a gateway with them.
+    pub islands: bool,
     /// When the trouble ends.
     pub chaos_micros: u64,
     /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
@@ -133,7 +136,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(seed: u64, without: &BTreeSet<Fault>) -> Plan {
+    pub fn new(seed: u64, without: &BTreeSet<Fault>, focus: Option<Focus>) -> Plan {
         let mut random = Random::new(seed, "store plan");
         let servers = [3, 3, 4, 4, 5, 5, 6][random.below(7) as usize];
         let servers_first = match random.permille(600) {
@@ -160,6 +163,7 @@ impl Plan {
             request_micros: [3_000_000, 10_000_000, 30_000_000][random.below(3) as usize],
             tombstone_micros: [0, 200_000, 2_000_000, 60_000_000][random.below(4) as usize],
             late_permille: [0, 5, 40][random.below(3) as usize],
+            islands: false,
             chaos_micros,
             strikes: BTreeMap::new(),
         };
@@ -169,10 +173,14 @@ impl Plan {
             let chosen = random.permille(if fault.is_wish() { intensity + 150 } else { intensity });
             let count = random.between(1, 4);
             let times = (0..count).map(|_| random.between(QUIET_MICROS, chaos_micros)).collect();
-            if chosen && !without.contains(&fault) {
+            if chosen {
                 plan.strikes.insert(fault, times);
             }
         }
+        if let Some(focus) = focus {
+            focus.aim(&mut plan);
+        }
+        plan.strikes.retain(|fault, _| !without.contains(fault));
         plan
     }
 }
@@ -181,7 +189,7 @@ impl Plan {
 pub const MANAGERS: usize = 3;
 pub const GATEWAYS: usize = 2;
 /// Before this the cluster forms and is attached undisturbed.
-const QUIET_MICROS: u64 = 2_500_000;
+pub const QUIET_MICROS: u64 = 2_500_000;
 
 #[cfg(test)]
 mod tests {
@@ -198,18 +206,18 @@ mod tests {
     #[test]
     fn leaving_one_fault_out_moves_no_other() {
         for seed in 0..100 {
-            let whole = Plan::new(seed, &BTreeSet::new());
+            let whole = Plan::new(seed, &BTreeSet::new(), None);
             for fault in whole.strikes.keys() {
                 let mut rest = whole.strikes.clone();
                 rest.remove(fault);
-                assert_eq!(Plan::new(seed, &BTreeSet::from([*fault])).strikes, rest);
+                assert_eq!(Plan::new(seed, &BTreeSet::from([*fault]), None).strikes, rest);
             }
         }
     }
 
     #[test]
     fn every_fault_is_drawn() {
-        let plans: Vec<Plan> = (0..300).map(|seed| Plan::new(seed, &BTreeSet::new())).collect();
+        let plans: Vec<Plan> = (0..300).map(|seed| Plan::new(seed, &BTreeSet::new(), None)).collect();
         for fault in Fault::ALL {
             assert!(plans.iter().any(|plan| plan.strikes.contains_key(&fault)), "{fault:?}");
         }

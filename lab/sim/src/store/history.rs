@@ -76,9 +76,13 @@ impl Ending {
         match result {
             Ok(Answer::Unknown) => Ending::Unknown(None),
             Ok(answer) => Ending::Answer(answer),
-            Err(error @ (GatewayError::Busy | GatewayError::Refused(Refusal::Full | Refusal::FewCopies))) => {
-                Ending::Nothing(error)
-            }
+            Err(
+                error @ (GatewayError::Busy
+                | GatewayError::NoServers
+                | GatewayError::NoManagers
+                | GatewayError::Unreachable
+                | GatewayError::Refused(Refusal::Full | Refusal::FewCopies)),
+            ) => Ending::Nothing(error),
             Err(error) => Ending::Unknown(Some(error)),
         }
     }
@@ -118,7 +122,9 @@ mod tests {
     fn an_error_after_a_try_leaves_the_outcome_open() {
         assert_eq!(Ending::of(Err(GatewayError::TimedOut)), Ending::Unknown(Some(GatewayError::TimedOut)));
         assert_eq!(Ending::of(Ok(Answer::Unknown)), Ending::Unknown(None));
-        assert_eq!(Ending::of(Err(GatewayError::Busy)), Ending::Nothing(GatewayError::Busy));
+        for error in [GatewayError::Busy, GatewayError::NoServers, GatewayError::Unreachable] {
+            assert_eq!(Ending::of(Err(error.clone())), Ending::Nothing(error));
+        }
         assert_eq!(Ending::of(Ok(Answer::Missing)), Ending::Answer(Answer::Missing));
     }
 }

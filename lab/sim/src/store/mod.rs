@@ -10,6 +10,7 @@ pub mod check;
 pub mod cli;
 pub mod engine;
 pub mod fault;
+pub mod focus;
 pub mod history;
 pub mod run;
 pub mod workload;

@@ -1,6 +1,7 @@
 //! One seed of a store cluster, or many.
 
 use super::fault::{Fault, Plan};
+use super::focus::Focus;
 use super::world::World;
 use kumo_cluster::Mutation;
 use std::any::Any;
@@ -16,6 +17,8 @@ pub struct Options {
     pub without: BTreeSet<Fault>,
     /// Keep the text of the trace.
     pub trace: bool,
+    /// What the run is about; chance otherwise.
+    pub focus: Option<Focus>,
     /// A rule that all nodes leave out.
     pub broken: Option<Mutation>,
 }
@@ -40,9 +43,18 @@ pub struct Report {
     pub lines: Vec<String>,
 }
 
-/// Runs one seed. A panic in a core is a failure like any other.
+/// Runs one seed, in a thread of its own: the search for an order goes as deep as a key has calls.
 pub fn run(seed: u64, options: &Options) -> Report {
-    let plan = Plan::new(seed, &options.without);
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+    std::thread::scope(|scope| {
+        let run = thread.spawn_scoped(scope, || run_here(seed, options)).expect("a thread can be started");
+        run.join().expect("a run catches its panics")
+    })
+}
+
+/// A panic in a core is a failure like any other.
+fn run_here(seed: u64, options: &Options) -> Report {
+    let plan = Plan::new(seed, &options.without, options.focus);
     let mut world = World::new(plan, options.trace, options.broken);
     let panic = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let mut report = world.report();
@@ -149,6 +161,8 @@ pub fn run_many(
     summary.into_inner().expect("no run panics while it holds the summary")
 }
 
+/// Some kilobytes a call, for a few thousand calls.
+const STACK_BYTES: usize = 64 << 20;
 /// Answered calls a run must have on average.
 const CALLS_PER_RUN_MIN: u64 = 200;
 /// With so many runs every fault must have struck.

@@ -89,7 +89,8 @@ impl World {
         listener: ProcessId,
         hello: Bytes,
     ) {
-        if !self.current(dialler, address, attempt) || !self.processes.contains_key(&listener) {
+        // Who has lost the address since is as far away as from those whose links were up by then.
+        if !self.current(dialler, address, attempt) || self.listener(address) != Some(listener) {
             return;
         }
         let read = Hello::from_bytes(hello.clone()).expect("a hello is read as it was written");

@@ -176,8 +176,14 @@ impl World {
 
     /// A process that was stopped in good order is gone a moment later.
     pub fn stopped(&mut self, id: ProcessId) {
-        let Some(process) = self.processes.get(&id) else { return };
+        let Some(process) = self.processes.get_mut(&id) else { return };
         let slot = process.slot;
+        process.leaving = false;
+        // Members that changed since it was told may need it: who restarts nodes one by one looks before each.
+        if !self.plan.durable && !self.may_forget(id) {
+            self.trace.note(self.now, &[4, id.0], &[], || format!("p{} is needed and stays", id.0));
+            return;
+        }
         self.kill(id, Damage::None);
         self.schedule.put(self.now + 100_000, Event::Start { slot });
     }

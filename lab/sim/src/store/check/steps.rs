@@ -41,6 +41,20 @@ impl Step<'_> {
         self.answer.is_none() && self.happened.is_none()
     }
 
+    /// What tells its value from all others.
+    fn token(&self) -> Option<u64> {
+        let (Operation::Set { data, .. }
+        | Operation::Add { data, .. }
+        | Operation::Replace { data, .. }
+        | Operation::Cas { data, .. }
+        | Operation::Append { data, .. }
+        | Operation::Prepend { data, .. }) = self.operation.as_ref()
+        else {
+            return None;
+        };
+        tokens(data).ok()?.first().copied()
+    }
+
     /// Its value is empty: nobody can tell whose it was.
     fn writes_nothing(&self) -> bool {
         matches!(self.operation.as_ref(), Operation::Set { data, .. } | Operation::Add { data, .. } if data.is_empty())
@@ -64,31 +78,35 @@ impl Step<'_> {
     }
 }
 
-/// A call of unknown outcome whose value somebody saw did happen, before the end of that read; if the read shows the
-/// very version it made, its clock is known too.
+/// A call of unknown outcome whose value somebody saw did happen, before the end of that read, and before whatever was
+/// appended behind it; so its version's clock is at most so much.
 pub fn settle_seen(steps: &mut [Step]) {
-    // By token: the end of the first read that shows it, and the clock of the first version that has it.
+    let writers: BTreeMap<u64, usize> =
+        (0..steps.len()).filter_map(|index| Some((steps[index].token()?, index))).collect();
+    // By token: the earliest end, and the least clock, of what came after it.
     let mut seen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for step in steps.iter() {
-        if let Some(Answer::Reply(Reply::Value { data, clock, .. })) = step.answer {
-            for token in tokens(data).unwrap_or_default() {
-                let (settled, first) = seen.entry(token).or_insert((u64::MAX, u64::MAX));
-                (*settled, *first) = ((*settled).min(step.settled), (*first).min(*clock));
+        let Some(Answer::Reply(Reply::Value { data, clock, .. })) = step.answer else { continue };
+        let read = (step.settled, *clock);
+        let mut bound = read;
+        for token in tokens(data).unwrap_or_default().into_iter().rev() {
+            let writer = writers.get(&token).map(|&index| &steps[index]);
+            if writer.is_none_or(|writer| matches!(*writer.operation, Operation::Prepend { .. })) {
+                bound = read;
             }
+            let entry = seen.entry(token).or_insert(bound);
+            *entry = (entry.0.min(bound.0), entry.1.min(bound.1));
+            bound = match writer {
+                Some(writer) if matches!(*writer.operation, Operation::Append { .. }) => {
+                    let known = writer.answer.and(writer.clock()).unwrap_or(entry.1);
+                    (entry.0.min(writer.settled), known.min(entry.1).saturating_sub(1))
+                }
+                Some(_) | None => read,
+            };
         }
     }
     for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
-        let (Operation::Set { data, .. }
-        | Operation::Add { data, .. }
-        | Operation::Replace { data, .. }
-        | Operation::Cas { data, .. }
-        | Operation::Append { data, .. }
-        | Operation::Prepend { data, .. }) = step.operation.as_ref()
-        else {
-            continue;
-        };
-        let token = tokens(data).ok().and_then(|tokens| tokens.first().copied());
-        if let Some((settled, clock)) = token.and_then(|token| seen.get(&token)).copied() {
+        if let Some((settled, clock)) = step.token().and_then(|token| seen.get(&token)).copied() {
             (step.settled, step.happened) = (settled, Some(clock));
         }
     }

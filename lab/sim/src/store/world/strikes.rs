@@ -150,12 +150,29 @@ impl World {
         let (sides, length) =
             (self.draw(Fault::Partition, 1, 1 << 30), self.draw(Fault::Partition, 200_000, 6_000_000));
         let hosts = self.hosts();
+        let sides = if self.plan.islands { self.island(sides) } else { sides };
         let side = |host: &Host| sides >> (host.0 % 30) & 1;
         let mut cuts = Vec::new();
         for one in &hosts {
             cuts.extend(hosts.iter().filter(|other| side(one) != side(other)).map(|other| (*one, *other)));
         }
         self.cut(cuts, length)
+    }
+
+    /// A gateway and one server; now and then another one, or a manager.
+    fn island(&self, chance: u64) -> u64 {
+        let among = |kind: Kind, draw: u64| {
+            let places = self.places(kind);
+            1 << (places.start + draw as usize % places.len())
+        };
+        let mut island = among(Kind::Gateway, chance) | among(Kind::Server, chance >> 4);
+        if (chance >> 8).is_multiple_of(4) {
+            island |= among(Kind::Server, chance >> 12);
+        }
+        if (chance >> 16).is_multiple_of(4) {
+            island |= among(Kind::Manager, chance >> 20);
+        }
+        island
     }
 
     fn one_way(&mut self) -> bool {

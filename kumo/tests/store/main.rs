@@ -1,0 +1,15 @@
+//! The store on real processes: managers, servers and a gateway that are killed, stopped, restarted, attached, detached
+//! and fed nonsense while clients work. Every test says how many faults took effect, how many operations succeeded
+//! and how long a client waited at worst.
+
+mod bad_input;
+mod bench;
+mod client;
+mod cluster;
+mod conformance;
+mod load;
+mod managers;
+mod refusals;
+mod replaces;
+mod seed;
+mod servers;

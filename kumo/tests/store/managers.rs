@@ -1,0 +1,66 @@
+//! Managers that are killed while clients work: the master in a replace, and all of them.
+
+use crate::client::Client;
+use crate::cluster::{Cluster, until};
+use crate::load::Load;
+
+#[test]
+fn the_master_is_killed_during_a_replace() {
+    let mut cluster = Cluster::start(3, 3, &[]);
+    Client::open(cluster.gateway.address).unwrap().fill(RECORDS, RECORD_BYTES);
+    let load = Load::start(&cluster);
+    load.further(OPERATIONS_BETWEEN);
+    cluster.add_server();
+    until("the newcomer is known", || {
+        (cluster.try_stat()?["not_attached"].as_array()?.len() == 1).then_some(())
+    });
+    load.phase("attach");
+    cluster.order(&["attach"]);
+    cluster.order(&["job", "pause"]);
+    assert!(!cluster.stat()["job"].is_null(), "the replace is under way when its master dies");
+    load.phase("kill -9 of the master");
+    let master = cluster.master();
+    cluster.managers[master].kill();
+    let next = until("another one leads", || Some(cluster.master()).filter(|&next| next != master));
+    assert_ne!(next, master);
+    assert_eq!(cluster.stat()["job"]["paused"], true, "the replace is the cell's, not its master's");
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("replace goes on");
+    cluster.order(&["job", "resume"]);
+    cluster.until_settled();
+    cluster.until_active(4);
+    load.further(OPERATIONS_BETWEEN);
+    cluster.managers[master].run();
+    load.further(OPERATIONS_BETWEEN);
+    let tally = load.finish();
+    println!("kill -9 of the master manager in a replace: 1 of 1 took effect; {tally}");
+    assert!(tally.operations() >= 4 * OPERATIONS_BETWEEN);
+}
+
+#[test]
+fn without_managers_reads_and_writes_go_on() {
+    let mut cluster = Cluster::start(3, 3, &[]);
+    let load = Load::start(&cluster);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("without managers");
+    cluster.managers.iter_mut().for_each(|manager| manager.kill());
+    load.further(4 * OPERATIONS_BETWEEN);
+    load.phase("managers are back");
+    cluster.managers.iter_mut().for_each(|manager| manager.run());
+    cluster.until_active(3);
+    load.further(OPERATIONS_BETWEEN);
+    // They do their duty again.
+    load.phase("kill -9 of a server");
+    cluster.servers[2].kill();
+    cluster.until_fault(2);
+    load.further(OPERATIONS_BETWEEN);
+    let tally = load.finish();
+    println!("kill -9 of all managers: 3 of 3 took effect; {tally}");
+    assert!(tally.operations() >= 7 * OPERATIONS_BETWEEN);
+}
+
+const OPERATIONS_BETWEEN: u64 = 500;
+
+/// As much as keeps a replace busy for longer than an order to pause it takes.
+const RECORDS: usize = 20_000;
+const RECORD_BYTES: usize = 2_000;

@@ -1,0 +1,137 @@
+//! [`Focus`]: what a run is about. Chance finds most of what is wrong; some of it needs faults that fit together.
+
+use super::fault::{Fault, Plan, QUIET_MICROS};
+use super::workload::{Class, Key};
+use crate::random::Random;
+use std::collections::BTreeMap;
+
+/// A kind of trouble that is sought instead of left to chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Focus {
+    /// Servers come and go under many writes of few keys; disks fill up and links break meanwhile.
+    Replace,
+    /// A server is cut off together with a gateway that reads there.
+    Island,
+    /// Islands, and the master dies at the same time.
+    Succession,
+    /// Several servers are lost shortly after one another, and those that are left hear each other late.
+    Losses,
+    /// Answers get lost, and what is asked again must not count twice.
+    Retries,
+    /// Servers return to a cluster that has deleted what they have, and forgotten that it did.
+    Deletes,
+}
+
+impl Focus {
+    pub const ALL: [Focus; 6] =
+        [Focus::Replace, Focus::Island, Focus::Succession, Focus::Losses, Focus::Retries, Focus::Deletes];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Focus::Replace => "replace",
+            Focus::Island => "island",
+            Focus::Succession => "succession",
+            Focus::Losses => "losses",
+            Focus::Retries => "retries",
+            Focus::Deletes => "deletes",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Focus> {
+        Focus::ALL.into_iter().find(|focus| focus.name() == name)
+    }
+
+    /// Aims the plan at it.
+    pub fn aim(self, plan: &mut Plan) {
+        let mut aim = Aim { random: Random::new(plan.seed, self.name()), strikes: BTreeMap::new() };
+        plan.chaos_micros = aim.random.between(12_000_000, 16_000_000);
+        plan.callers = 8;
+        plan.pause_micros = 60_000;
+        plan.request_micros = 30_000_000;
+        plan.spread = [true, true];
+        plan.servers_first = plan.servers;
+        let end = plan.chaos_micros;
+        match self {
+            Focus::Replace => {
+                plan.servers = 4 + aim.random.below(2) as usize;
+                plan.servers_first = 3;
+                plan.late_permille = 40;
+                let wishes = [Fault::Attach, Fault::Detach, Fault::Attach, Fault::Detach];
+                aim.each(&wishes, 4, end);
+                aim.each(&[Fault::AutoReplace, Fault::DiskFull, Fault::BreakLink, Fault::Slow], 4, end);
+                aim.each(&[Fault::ServerCrash, Fault::CutPair, Fault::Cancel], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 8);
+            }
+            Focus::Island => {
+                plan.islands = true;
+                aim.each(&[Fault::Partition], 5, end);
+                aim.each(&[Fault::BreakLink, Fault::Slow], 2, end);
+                aim.each(&[Fault::Attach, Fault::AutoReplace], 2, end);
+                plan.keys = keys(&[Class::Register], 4);
+            }
+            Focus::Succession => {
+                plan.islands = true;
+                aim.together(&[Fault::Partition, Fault::ManagerCrash], 4, 400_000, end);
+                aim.together(&[Fault::Partition, Fault::ManagerPause], 2, 400_000, end);
+                aim.each(&[Fault::Slow, Fault::Attach], 3, end);
+                plan.keys = keys(&[Class::Register], 4);
+            }
+            Focus::Losses => {
+                plan.servers = 5 + aim.random.below(2) as usize;
+                plan.servers_first = plan.servers;
+                plan.late_permille = 40;
+                let losses = [Fault::ServerCrash, Fault::ServerPause, Fault::ServerCrash, Fault::CutPair];
+                aim.together(&losses, 2, 700_000, end);
+                aim.each(&[Fault::Slow, Fault::Attach, Fault::AutoReplace], 3, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 24);
+            }
+            Focus::Retries => {
+                aim.each(&[Fault::ServerCrash, Fault::BreakLink, Fault::Slow, Fault::Attach], 4, end);
+                aim.each(&[Fault::AutoReplace, Fault::Detach], 2, end);
+                aim.together(&[Fault::Slow, Fault::Outage], 2, 300_000, end);
+                plan.keys = keys(&[Class::Counter, Class::Log], 8);
+            }
+            Focus::Deletes => {
+                plan.tombstone_micros = 0;
+                plan.late_permille = 40;
+                aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::Detach, Fault::CutPair], 4, end);
+                aim.each(&[Fault::AutoReplace, Fault::FullReplace, Fault::Slow], 3, end);
+                plan.keys = keys(&[Class::Register], 4);
+            }
+        }
+        plan.strikes = aim.strikes;
+    }
+}
+
+/// Strikes as they are set.
+struct Aim {
+    random: Random,
+    strikes: BTreeMap<Fault, Vec<u64>>,
+}
+
+impl Aim {
+    /// Each of them so often, at any time.
+    fn each(&mut self, faults: &[Fault], count: u64, end: u64) {
+        for fault in faults {
+            for _ in 0..count {
+                let time = self.random.between(QUIET_MICROS, end);
+                self.strikes.entry(*fault).or_default().push(time);
+            }
+        }
+    }
+
+    /// All of them within a short time, so often.
+    fn together(&mut self, faults: &[Fault], count: u64, within: u64, end: u64) {
+        for _ in 0..count {
+            let time = self.random.between(QUIET_MICROS, end);
+            for fault in faults {
+                let time = time + self.random.below(within);
+                self.strikes.entry(*fault).or_default().push(time);
+            }
+        }
+    }
+}
+
+fn keys(classes: &[Class], count: usize) -> Vec<Key> {
+    (0..count).map(|index| Key::new(index, classes[index % classes.len()])).collect()
+}
