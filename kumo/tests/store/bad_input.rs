@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, until};
 use crate::load::Load;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 #[test]
@@ -25,6 +25,8 @@ fn bad_clients_are_told_and_others_are_served() {
     load.further(OPERATIONS_BETWEEN);
     load.phase("slow");
     slow(address, &load);
+    load.phase("hurried");
+    hurried(address);
     load.phase("noise");
     let noise = noise(address);
     load.further(OPERATIONS_BETWEEN);
@@ -158,6 +160,16 @@ fn slow(address: SocketAddr, load: &Load) {
     assert_eq!(told(&mut stream, b""), "STORED\r\n");
 }
 
+/// Clients that say all they have to say and hang up: what they asked for is done, as memcached does.
+fn hurried(address: SocketAddr) {
+    for count in 0..20 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(format!("set hurried-{count} 0 0 1\r\nx\r\n").as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(told(&mut stream, b""), "STORED\r\n", "the answer to client {count}");
+    }
+}
+
 /// Bytes without sense, half of them as if they were binary.
 fn noise(address: SocketAddr) -> usize {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -180,7 +192,9 @@ fn noise(address: SocketAddr) -> usize {
 /// Sends it and returns the first line of the answer.
 fn told(stream: &mut TcpStream, bytes: &[u8]) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(bytes).unwrap();
+    if !bytes.is_empty() {
+        stream.write_all(bytes).unwrap();
+    }
     let (mut line, mut byte) = (String::new(), [0]);
     while !line.ends_with('\n') && stream.read(&mut byte).expect("an answer") == 1 {
         line.push(char::from(byte[0]));

@@ -3,8 +3,8 @@
 use crate::world::{World, address};
 use bytes::Bytes;
 use kumo_paxos::{
-    DataName, Effect, Envelope, Hello, Incarnation, Input, Instance, Message, Proposal, ReplicaId, Round,
-    Time, Value,
+    DataName, Effect, Envelope, Hello, Incarnation, Input, Instance, Message, Proposal, ReplicaId,
+    ReplicaState, Round, Time, Value,
 };
 
 #[test]
@@ -348,4 +348,26 @@ fn a_link_that_comes_up_while_it_is_given_up_is_dialled_again() {
         Hello { address: address(9), incarnation: Incarnation(99), ..world.processes[&2].replica.hello() };
     world.step(1, Input::PeerUp(back));
     assert!(world.processes[&1].dials.contains(&address(9)));
+}
+
+#[test]
+fn a_follower_made_a_voter_says_so_only_when_it_votes() {
+    let mut world = World::default();
+    world.commands("start 1; run 1500; extension 9 knowing 1; run 1000");
+    // It learns that it is the only voter now, and nothing of what must be executed before it votes.
+    world.filter = Some(Box::new(|_, to, message| match message {
+        Message::Decided { entries, .. } if to == 9 => {
+            entries.iter().all(|entry| matches!(entry.value, Value::Config(_)))
+        }
+        _ => true,
+    }));
+    world.commands("replace 1 1 9; run 500");
+    let state = |world: &World| world.processes[&9].replica.status(Time(world.now)).replicas[0].state;
+    let configuration = world.processes[&9].replica.configuration().unwrap();
+    assert!(configuration.is_voter(world.processes[&9].replica.hello().incarnation));
+    assert_eq!(state(&world), ReplicaState::Learning);
+    world.filter = None;
+    world.commands("run 2000; show");
+    assert_eq!(state(&world), ReplicaState::Voting);
+    assert_eq!(world.master(), Some(9));
 }
