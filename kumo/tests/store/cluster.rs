@@ -3,10 +3,12 @@
 use crate::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -302,10 +304,14 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Addresses on a loopback address of this process's own. Nobody dials from there, so a port stays free while the
 /// process that listens on it is dead.
 pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    // The kernel may give a port again that whoever got it has not bound yet.
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let host = Ipv4Addr::new(127, 64 + high % 64, middle, low);
-    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind((host, 0)).unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap()).collect()
+    let mut given = GIVEN.lock().unwrap();
+    let draw = || TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
+    let fresh = std::iter::repeat_with(draw).filter(|&address| given.insert(address));
+    fresh.take(count).collect()
 }
 
 pub fn strings(list: &Value) -> Vec<String> {

@@ -49,6 +49,8 @@ pub struct Server<S: Store> {
     lease_end: Time,
     /// The cell's time, and when it was heard.
     cell_time: Option<(Time, UnixMillis)>,
+    /// It was this late before, in milliseconds.
+    cell_floor: u64,
     /// By member index of the world's space.
     links: Vec<Link>,
     up: BTreeSet<ServerId>,
@@ -93,6 +95,7 @@ impl<S: Store> Server<S> {
             wall: UnixMillis(0),
             lease_end: Time(0),
             cell_time: None,
+            cell_floor: 0,
             links: Vec::new(),
             up: BTreeSet::new(),
             managers: BTreeSet::new(),
@@ -276,9 +279,11 @@ impl<S: Store> Server<S> {
 
     fn leased(&mut self, now: Time, sent: Time, micros: u64, unix_millis: u64) {
         self.lease_end = self.lease_end.max(sent.plus_micros(micros));
-        // Never back: a new master's clock may be behind the one before it.
-        let known = self.cell_time.map_or(0, |_| self.cell_millis(now));
-        self.cell_time = Some((now, UnixMillis(unix_millis.max(known))));
+        // Never back: a new master's clock may be behind the one before it. It stands still meanwhile.
+        if self.cell_time.is_some() {
+            self.cell_floor = self.cell_millis(now);
+        }
+        self.cell_time = Some((now, UnixMillis(unix_millis)));
     }
 
     fn server_up(&mut self, now: Time, id: ServerId, effects: &mut Vec<ServerEffect>) {
@@ -362,7 +367,7 @@ impl<S: Store> Server<S> {
 
     fn cell_millis(&self, now: Time) -> u64 {
         match self.cell_time {
-            Some((heard, time)) => time.0.saturating_add(now.since(heard) / 1000),
+            Some((heard, time)) => time.0.saturating_add(now.since(heard) / 1000).max(self.cell_floor),
             None => self.wall.0,
         }
     }

@@ -96,6 +96,9 @@ impl<S: Store> Server<S> {
             let primary = arc.primary();
             return self.read_as_other(now, from, seq, key, primary, effects);
         }
+        if self.expire_first(now, &key, effects) {
+            return self.answer(from, seq, Answer::Wait, effects);
+        }
         let answer = match self.committed(now, &key) {
             Ok(None) => Answer::Wait,
             Ok(Some(Committed { record })) => self.shown(now, record.as_ref()),
@@ -188,6 +191,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let piece = world.piece(key.hash);
         let mine = world.is_primary(world.arc(piece)) && piece.state == State::Normal;
+        let mine = mine && !self.expire_first(now, &key, effects);
         let mut found = if mine { self.committed(now, &key).ok().flatten() } else { None };
         if let Some(committed) = &mut found
             && committed.record.as_ref().is_some_and(|record| self.expired(now, record.expiry))

@@ -106,6 +106,25 @@ impl<S: Store> Server<S> {
             && !self.pending.contains_key(key)
     }
 
+    /// At the primary: a value that has expired is not just said to be missing. The next primary may have another idea
+    /// of the time, and would show it again: so a tombstone is written first. True: one is on its way.
+    pub(super) fn expire_first(
+        &mut self,
+        now: Time,
+        key: &StoreKey,
+        effects: &mut Vec<ServerEffect>,
+    ) -> bool {
+        let head = self.store.head(key.hash, &key.key).ok().flatten();
+        let over = head.is_some_and(|head| head.kind == Kind::Value && self.expired(now, head.expiry));
+        if !over || self.pending.contains_key(key) {
+            return false;
+        }
+        self.expire_value(now, key.clone(), effects);
+        let gone = self.store.head(key.hash, &key.key).ok().flatten();
+        // Alone, it is committed at once, and there is nothing to wait for.
+        self.pending.contains_key(key) && gone.is_some_and(|head| head.kind == Kind::Value)
+    }
+
     /// Rule 18: the primary writes a tombstone, by the ordinary way of a write.
     fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };

@@ -158,8 +158,17 @@ impl<S: Store> Server<S> {
             }
         };
         let content = match verdict {
-            // It writes nothing: a read, with a read's duties.
-            Verdict::Answer(answer) => return self.answer_as_read(now, from, request, answer, effects),
+            Verdict::Answer(answer) => {
+                if self.expire_first(now, &key, effects) {
+                    match self.pending.get_mut(&key) {
+                        Some(pending) => pending.queue.push_back((from, request)),
+                        None => self.answer(from, seq, Answer::Wait, effects),
+                    }
+                    return;
+                }
+                // It writes nothing: a read, with a read's duties.
+                return self.answer_as_read(now, from, request, answer, effects);
+            }
             Verdict::Write(content) => content,
         };
         if let Some(reason) = self.refusal(&key) {

@@ -28,6 +28,8 @@ pub struct Connection {
     /// Not read because its replies pile up, or because its owner wants it so.
     full: bool,
     paused: bool,
+    /// All was read, and its owner knows.
+    ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub enum Stage {
 pub enum Advance {
     Dialled,
     Read,
+    /// Nothing more will come; it may still be listening.
+    Ended,
 }
 
 type Dialling = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
@@ -78,6 +82,7 @@ impl Connection {
             slows: false,
             full: false,
             paused: false,
+            ended: false,
         }
     }
 
@@ -110,17 +115,33 @@ impl Connection {
             self.full = true;
             return Ok(None);
         }
+        if self.ended {
+            return Ok(None);
+        }
         let mut context = Context::from_waker(&self.waker);
         let before = self.inbox.len();
         // What is left over from before is looked at again though nothing new came.
         let mut read = before > 0;
+        if !read && stream.poll_read_ready(&mut context).is_pending() {
+            // An idle connection keeps no buffer.
+            self.inbox = BytesMut::new();
+            return Ok(None);
+        }
         while self.inbox.len() - before < BYTES_PER_TURN {
             if self.inbox.capacity() - self.inbox.len() < SPARE_BYTES_MIN {
                 self.inbox.reserve(READ_BYTES);
             }
             match pin!(stream.read_buf(&mut self.inbox)).poll(&mut context) {
                 Poll::Pending => return Ok(read.then_some(Advance::Read)),
-                Poll::Ready(Ok(0)) => return Err("closed".to_owned()),
+                Poll::Ready(Ok(0)) if self.inbox.len() > before => {
+                    // First what came before the end.
+                    self.signal.raise();
+                    return Ok(Some(Advance::Read));
+                }
+                Poll::Ready(Ok(0)) => {
+                    self.ended = true;
+                    return Ok(Some(Advance::Ended));
+                }
                 Poll::Ready(Ok(_)) => read = true,
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
             }
@@ -159,6 +180,11 @@ impl Connection {
             self.signal.raise();
         }
         self.paused = paused;
+    }
+
+    /// From now on it is not read while its answers pile up.
+    pub fn slow(&mut self) {
+        self.slows = true;
     }
 
     pub fn has_output(&self) -> bool {

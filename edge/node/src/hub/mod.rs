@@ -52,6 +52,8 @@ pub enum Happening {
     Dialled(ConnectionId),
     /// There are bytes in its inbox that were not there before.
     Readable(ConnectionId),
+    /// Nothing more will come from it. It may still read answers.
+    Ended(ConnectionId),
     /// It is gone, or a dial led to nothing; the number means nothing any more.
     Closed { id: ConnectionId, reason: String },
 }
@@ -104,6 +106,7 @@ impl Hub {
                 Ok(Some(stage)) => happened.push(match stage {
                     connection::Advance::Dialled => Happening::Dialled(id),
                     connection::Advance::Read => Happening::Readable(id),
+                    connection::Advance::Ended => Happening::Ended(id),
                 }),
                 Ok(None) => {}
                 Err(reason) => {
@@ -173,6 +176,18 @@ impl Hub {
         self.get(id).filter(|connection| connection.stage == Stage::Open)?;
         self.touch(id);
         self.get_mut(id).map(|connection| &mut connection.outbox)
+    }
+
+    /// Bytes that the other side has not taken yet.
+    pub fn backlog(&self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, |connection| connection.outbox.len())
+    }
+
+    /// Whoever is there asks for more than it reads: from now on it waits.
+    pub fn slow(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.slow();
+        }
     }
 
     /// Reads no more from it until `resume`: what it wants cannot be done faster.

@@ -232,10 +232,17 @@ impl Post {
                 self.send(id, &Greeting::Hello(hello));
             }
             Happening::Readable(id) if self.lines.contains_key(&id) => self.read(now, id, arrived),
+            Happening::Ended(id) if self.lines.contains_key(&id) => {
+                self.closed(now, id, "closed".to_owned(), arrived);
+                self.hub.forget(id);
+            }
             Happening::Closed { id, reason } if self.lines.contains_key(&id) => {
                 self.closed(now, id, reason, arrived);
             }
-            foreign @ (Happening::Accepted { .. } | Happening::Readable(_) | Happening::Closed { .. }) => {
+            foreign @ (Happening::Accepted { .. }
+            | Happening::Readable(_)
+            | Happening::Ended(_)
+            | Happening::Closed { .. }) => {
                 arrived.push(Arrived::Foreign(foreign));
             }
         }
@@ -308,7 +315,10 @@ impl Post {
             // Another life of it: the one that was dialled is over.
             (Some(Target::Server(_)), _) => return Err("another server answers there".to_owned()),
             (None, Side::Server) if self.me.side == Side::Server => self.server_up(server, id, arrived),
-            (None, Side::Gateway) if self.me.side == Side::Server => Line::Gateway,
+            (None, Side::Gateway) if self.me.side == Side::Server => {
+                self.hub.slow(id);
+                Line::Gateway
+            }
             (None, Side::Tool) => Line::Tool,
             (None, _) => return Err("this port is for servers and gateways of the store".to_owned()),
         };

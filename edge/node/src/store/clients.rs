@@ -40,6 +40,8 @@ struct Client {
     under_way: HashMap<Bytes, UnderWay>,
     /// The next request, which waits for that.
     held: Option<Request>,
+    /// Of values that it got lately.
+    value_bytes: usize,
     /// Nothing more is read: answered and closed.
     ending: bool,
     paused: bool,
@@ -85,6 +87,7 @@ impl Clients {
             answered: 0,
             under_way: HashMap::new(),
             held: None,
+            value_bytes: VALUE_BYTES_FIRST,
             ending: false,
             paused: false,
         };
@@ -94,6 +97,13 @@ impl Clients {
     /// Calls under way go on; nobody reads their answers.
     pub fn down(&mut self, id: ConnectionId) {
         self.clients.remove(&id);
+    }
+
+    /// It will ask nothing more; what it asked is answered, then it is closed.
+    pub fn ended(&mut self, id: ConnectionId, hub: &mut Hub) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.ending = true;
+        self.write(id, hub);
     }
 
     pub fn deadline(&self) -> Option<Time> {
@@ -121,12 +131,12 @@ impl Clients {
                 inbox.clear();
                 break;
             }
-            if client.entries.len() >= ENTRIES_MAX {
+            if client.entries.len() >= client.window() {
                 // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
                 // may be all there is.
                 self.write(id, hub);
                 let Some(client) = self.clients.get_mut(&id) else { return };
-                if client.entries.len() >= ENTRIES_MAX / 2 {
+                if client.entries.len() >= client.window() / 2 {
                     client.paused = true;
                     hub.pause(id, true);
                     return;
@@ -270,6 +280,9 @@ impl Clients {
         self.stats.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.end(&key, writes);
+        if let Ok(Answer::Reply(Reply::Value { data, .. })) = &result {
+            client.value_bytes = (client.value_bytes * 3 + data.len()) / 4;
+        }
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         entry.answer(part as usize, result);
@@ -302,7 +315,7 @@ impl Clients {
     fn resume(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let waits = client.held.as_ref().is_some_and(|request| client.must_wait(request));
-        if client.paused && !waits && client.entries.len() < ENTRIES_MAX / 2 {
+        if client.paused && !waits && client.entries.len() <= client.window() / 2 {
             client.paused = false;
             hub.pause(id, false);
             self.read(now, id, hub, inputs);
@@ -311,6 +324,11 @@ impl Clients {
 }
 
 impl Client {
+    /// Requests it may have under way: fewer when their answers are long.
+    fn window(&self) -> usize {
+        (ANSWER_BYTES_MAX / (self.value_bytes + 1)).clamp(ENTRIES_MIN, ENTRIES_MAX)
+    }
+
     /// A request before it on the same key is under way, and one of the two writes.
     fn must_wait(&self, request: &Request) -> bool {
         if self.under_way.is_empty() {
@@ -354,6 +372,13 @@ impl Client {
 
 /// Requests of one connection under way. Beyond it nothing more is read from it.
 const ENTRIES_MAX: usize = 1024;
+const ENTRIES_MIN: usize = 4;
+
+/// Answers that one connection may have under way, as far as its last ones tell.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a connection's values are taken for before it got any.
+const VALUE_BYTES_FIRST: usize = 16 * 1024;
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;

@@ -160,6 +160,7 @@ impl GatewayNode {
         match happening {
             Happening::Accepted { id, .. } => self.clients.up(id),
             Happening::Readable(id) => self.clients.read(now, id, self.post.hub(), &mut self.inputs),
+            Happening::Ended(id) => self.clients.ended(id, self.post.hub()),
             Happening::Closed { id, .. } => self.clients.down(id),
             // A gateway dials no client.
             Happening::Dialled(_) => {}

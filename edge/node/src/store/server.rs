@@ -9,7 +9,10 @@ use crate::post::{Arrived, Me, Post, Target};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{Fault, Incarnation, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space};
+use kumo_cluster::{
+    Answer, Fault, Incarnation, Message, Reply, Server, ServerEffect, ServerId, ServerInput, ServerSettings,
+    Space,
+};
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
 use kumo_wire::Wire;
@@ -46,6 +49,8 @@ struct ServerNode {
     post: Post,
     arrived: Vec<Arrived>,
     effects: Vec<ServerEffect>,
+    /// Requests of gateways that do not read their answers as fast as they ask.
+    deferred: Vec<Arrived>,
     alarm: Alarm,
     uptime: Uptime,
     backups: mpsc::UnboundedReceiver<(String, Result<String, String>)>,
@@ -98,6 +103,7 @@ impl ServerNode {
             post,
             arrived: Vec::new(),
             effects: Vec::new(),
+            deferred: Vec::new(),
             alarm: Alarm::new(),
             uptime: Uptime::new(),
             backups,
@@ -151,7 +157,16 @@ impl ServerNode {
     fn step(&mut self, now: Time) {
         self.server.step(now, ServerInput::Wall(clock::wall()), &mut self.effects);
         let mut arrived = std::mem::take(&mut self.arrived);
-        for one in arrived.drain(..) {
+        let deferred = std::mem::take(&mut self.deferred);
+        let mut answer_bytes = 0;
+        for one in deferred.into_iter().chain(arrived.drain(..)) {
+            if let Arrived::Gateway(id, _) = &one
+                && self.post.hub().backlog(*id) > ANSWER_BYTES_MAX
+            {
+                // Its answers pile up: the rest waits until it has read them.
+                self.deferred.push(one);
+                continue;
+            }
             let input = match one {
                 Arrived::ServerUp(id) => ServerInput::ServerUp(id),
                 Arrived::ServerDown(id) => ServerInput::ServerDown(id),
@@ -172,7 +187,14 @@ impl ServerNode {
                     continue;
                 }
             };
+            let before = self.effects.len();
             self.server.step(now, input, &mut self.effects);
+            answer_bytes += self.effects[before..].iter().map(value_bytes).sum::<usize>();
+            if answer_bytes > TURN_BYTES_MAX {
+                // Performed in mid-turn, so that what piles up is seen.
+                answer_bytes = 0;
+                self.store_and_send(now);
+            }
         }
         self.arrived = arrived;
         if self.server.deadline().is_some_and(|deadline| deadline <= now) {
@@ -374,6 +396,17 @@ fn open_engine(path: &std::path::Path, sync: Sync) -> Result<Engine, NodeError> 
     Ok(engine)
 }
 
+/// Of a value that is answered.
+fn value_bytes(effect: &ServerEffect) -> usize {
+    match effect {
+        ServerEffect::Gateway(
+            _,
+            Message::Answer { answer: Answer::Reply(Reply::Value { data, .. }), .. },
+        ) => data.len(),
+        _other => 0,
+    }
+}
+
 fn store_error(config: &ServerConfig, fault: &Fault) -> NodeError {
     let path = config.store.as_ref().map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
     NodeError::OpenStore(format!("{path}: {fault}"))
@@ -392,6 +425,12 @@ const NOTE_LIVES: &str = "lives";
 
 /// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
 const LIVES_MAX: usize = 32;
+
+/// Answers that may wait for one gateway before its next requests do.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Values answered in one turn before they are sent.
+const TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A clean end waits at most so long for what is still to be sent.
 const STOP_MICROS: u64 = 200_000;

@@ -129,6 +129,10 @@ pub struct Plan {
     pub late_permille: u64,
     /// Partitions cut a server or two off, and a gateway with them.
     pub islands: bool,
+    /// Operators name the servers that they mean.
+    pub named: bool,
+    /// How long a connection bears a cut: between these.
+    pub patience_micros: (u64, u64),
     /// When the trouble ends.
     pub chaos_micros: u64,
     /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
@@ -164,6 +168,8 @@ impl Plan {
             tombstone_micros: [0, 200_000, 2_000_000, 60_000_000][random.below(4) as usize],
             late_permille: [0, 5, 40][random.below(3) as usize],
             islands: false,
+            patience_micros: PATIENCE_MICROS,
+            named: false,
             chaos_micros,
             strikes: BTreeMap::new(),
         };
@@ -188,6 +194,8 @@ impl Plan {
 /// Managers of a cluster, and gateways.
 pub const MANAGERS: usize = 3;
 pub const GATEWAYS: usize = 2;
+/// How long a connection bears a cut.
+const PATIENCE_MICROS: (u64, u64) = (200_000, 6_000_000);
 /// Before this the cluster forms and is attached undisturbed.
 pub const QUIET_MICROS: u64 = 2_500_000;
 

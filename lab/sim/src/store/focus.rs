@@ -14,6 +14,8 @@ pub enum Focus {
     Island,
     /// Islands, and the master dies at the same time.
     Succession,
+    /// Servers leave, and are cut off together with a gateway before they know that they are out.
+    Departure,
     /// Several servers are lost shortly after one another, and those that are left hear each other late.
     Losses,
     /// Answers get lost, and what is asked again must not count twice.
@@ -23,14 +25,22 @@ pub enum Focus {
 }
 
 impl Focus {
-    pub const ALL: [Focus; 6] =
-        [Focus::Replace, Focus::Island, Focus::Succession, Focus::Losses, Focus::Retries, Focus::Deletes];
+    pub const ALL: [Focus; 7] = [
+        Focus::Replace,
+        Focus::Island,
+        Focus::Succession,
+        Focus::Departure,
+        Focus::Losses,
+        Focus::Retries,
+        Focus::Deletes,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Focus::Replace => "replace",
             Focus::Island => "island",
             Focus::Succession => "succession",
+            Focus::Departure => "departure",
             Focus::Losses => "losses",
             Focus::Retries => "retries",
             Focus::Deletes => "deletes",
@@ -56,6 +66,7 @@ impl Focus {
                 plan.servers = 4 + aim.random.below(2) as usize;
                 plan.servers_first = 3;
                 plan.late_permille = 40;
+                plan.named = true;
                 let wishes = [Fault::Attach, Fault::Detach, Fault::Attach, Fault::Detach];
                 aim.each(&wishes, 4, end);
                 aim.each(&[Fault::AutoReplace, Fault::DiskFull, Fault::BreakLink, Fault::Slow], 4, end);
@@ -63,17 +74,28 @@ impl Focus {
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 8);
             }
             Focus::Island => {
-                plan.islands = true;
+                (plan.islands, plan.patience_micros) = (true, SHORT_PATIENCE_MICROS);
+                // Many callers: those whose writes wait for the mainland ask nothing.
+                plan.callers = 20;
                 aim.each(&[Fault::Partition], 5, end);
                 aim.each(&[Fault::BreakLink, Fault::Slow], 2, end);
                 aim.each(&[Fault::Attach, Fault::AutoReplace], 2, end);
-                plan.keys = keys(&[Class::Register], 4);
+                plan.keys = keys(&[Class::Register], 10);
             }
             Focus::Succession => {
-                plan.islands = true;
+                (plan.islands, plan.patience_micros) = (true, SHORT_PATIENCE_MICROS);
                 aim.together(&[Fault::Partition, Fault::ManagerCrash], 4, 400_000, end);
                 aim.together(&[Fault::Partition, Fault::ManagerPause], 2, 400_000, end);
                 aim.each(&[Fault::Slow, Fault::Attach], 3, end);
+                plan.keys = keys(&[Class::Register], 4);
+            }
+            Focus::Departure => {
+                plan.servers = 4 + aim.random.below(2) as usize;
+                plan.servers_first = plan.servers;
+                (plan.islands, plan.named) = (true, true);
+                plan.patience_micros = SHORT_PATIENCE_MICROS;
+                aim.together(&[Fault::Slow, Fault::Detach, Fault::Partition], 5, 500_000, end);
+                aim.each(&[Fault::AutoReplace], 3, end);
                 plan.keys = keys(&[Class::Register], 4);
             }
             Focus::Losses => {
@@ -81,14 +103,17 @@ impl Focus {
                 plan.servers_first = plan.servers;
                 plan.late_permille = 40;
                 let losses = [Fault::ServerCrash, Fault::ServerPause, Fault::ServerCrash, Fault::CutPair];
-                aim.together(&losses, 2, 700_000, end);
+                aim.together(&losses, 3, 700_000, end);
                 aim.each(&[Fault::Slow, Fault::Attach, Fault::AutoReplace], 3, end);
-                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 24);
+                // Many, so that what a loss left behind is not written over before it is looked at.
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 150);
             }
             Focus::Retries => {
                 aim.each(&[Fault::ServerCrash, Fault::BreakLink, Fault::Slow, Fault::Attach], 4, end);
                 aim.each(&[Fault::AutoReplace, Fault::Detach], 2, end);
-                aim.together(&[Fault::Slow, Fault::Outage], 2, 300_000, end);
+                // A gateway does not hear what became of its requests, and then nobody knows.
+                plan.islands = true;
+                aim.together(&[Fault::Partition, Fault::Partition, Fault::Outage], 3, 300_000, end);
                 plan.keys = keys(&[Class::Counter, Class::Log], 8);
             }
             Focus::Deletes => {
@@ -131,6 +156,9 @@ impl Aim {
         }
     }
 }
+
+/// A connection breaks well before a lease runs out.
+const SHORT_PATIENCE_MICROS: (u64, u64) = (100_000, 700_000);
 
 fn keys(classes: &[Class], count: usize) -> Vec<Key> {
     (0..count).map(|index| Key::new(index, classes[index % classes.len()])).collect()

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(Ending::of(Err(GatewayError::TimedOut)), Ending::Unknown(Some(GatewayError::TimedOut)));
         assert_eq!(Ending::of(Ok(Answer::Unknown)), Ending::Unknown(None));
         for error in [GatewayError::Busy, GatewayError::NoServers, GatewayError::Unreachable] {
-            assert_eq!(Ending::of(Err(error.clone())), Ending::Nothing(error));
+            assert_eq!(Ending::of(Err(error)), Ending::Nothing(error));
         }
         assert_eq!(Ending::of(Ok(Answer::Missing)), Ending::Answer(Answer::Missing));
     }

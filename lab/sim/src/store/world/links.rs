@@ -136,7 +136,7 @@ impl World {
         };
         let id = ConnectionId(self.fresh());
         let delay = self.delay(to, from);
-        let patience = self.randoms.weather.between(PATIENCE_MICROS_MIN, PATIENCE_MICROS_MAX);
+        let patience = self.randoms.weather.between(self.plan.patience_micros.0, self.plan.patience_micros.1);
         let arrival = self.now + delay;
         self.connections.insert(
             id,
@@ -435,7 +435,7 @@ impl World {
             }
             let connection = self.connections.get_mut(&id).expect("it was just listed");
             connection.open[side] = false;
-            let delay = self.randoms.weather.between(300_000, PATIENCE_MICROS_MAX);
+            let delay = self.randoms.weather.between(300_000, SILENCE_MICROS_MAX);
             let event = Event::Arrive { connection: id, side: 1 - side, parcel: Parcel::End };
             self.schedule.put(self.now + delay, event);
         }
@@ -477,8 +477,7 @@ const REDIAL_MICROS: u64 = 200_000;
 const DIAL_MICROS: u64 = 1_000_000;
 /// Between two tries to send what a cut holds back.
 const FLUSH_MICROS: u64 = 100_000;
-/// How long a connection bears a cut.
-const PATIENCE_MICROS_MIN: u64 = 200_000;
-const PATIENCE_MICROS_MAX: u64 = 6_000_000;
+/// After which the other side of a dead host's connection notices, at the latest.
+const SILENCE_MICROS_MAX: u64 = 6_000_000;
 /// How much longer a message may take that others overtake.
 const LATE_MICROS_MAX: u64 = 60_000;

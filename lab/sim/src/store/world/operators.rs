@@ -53,7 +53,7 @@ impl World {
 
     /// Nobody in particular, or some of the servers.
     fn named(&mut self, fault: Fault) -> Vec<SocketAddr> {
-        let some = self.draw(fault, 0, 2) == 0;
+        let some = self.draw(fault, 0, 2) == 0 || (self.plan.named && fault == Fault::Detach);
         let bits = self.draw(fault, 1, 63);
         let servers = self.slots[self.places(Kind::Server)].iter().map(|slot| slot.address);
         let chosen = servers.enumerate().filter(|(index, _)| some && bits >> index & 1 == 1);

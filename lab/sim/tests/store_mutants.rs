@@ -1,0 +1,53 @@
+//! The store's rules are needed: with one of them left out, runs that are about it fail; with all of them, none does.
+
+use kumo_cluster::Mutation;
+use sim::store::focus::Focus;
+use sim::store::run::{Options, run_many};
+
+/// A rule, what shows its absence, and within how many seeds: a few times what it takes.
+const CAUGHT: [(Mutation, Focus, u64); 12] = [
+    (Mutation::ReplicaShowsDirty, Focus::Island, 30),
+    (Mutation::PrimaryShowsPending, Focus::Island, 60),
+    (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
+    (Mutation::ReadWithoutLease, Focus::Island, 30),
+    (Mutation::NegativeWithoutLease, Focus::Island, 150),
+    (Mutation::PendingNotSentToNew, Focus::Replace, 250),
+    (Mutation::IdsNotCarried, Focus::Retries, 60),
+    (Mutation::NoIdFloor, Focus::Retries, 250),
+    (Mutation::RestartGoesOn, Focus::Losses, 30),
+    (Mutation::NewMasterDoesNotWait, Focus::Succession, 80),
+    (Mutation::SwitchUnreported, Focus::Replace, 10),
+    (Mutation::OldReportsCount, Focus::Replace, 10),
+];
+
+#[test]
+fn a_store_without_one_of_its_rules_is_caught() {
+    for (rule, focus, seeds) in CAUGHT {
+        let options = Options { broken: Some(rule), focus: Some(focus), ..Options::default() };
+        let summary = run_many(0, seeds, 2, &options, |_, failure| failure.is_none());
+        assert!(!summary.failures.is_empty(), "{rule:?} is not caught by {seeds} seeds about {focus:?}");
+    }
+}
+
+#[test]
+fn a_store_with_all_its_rules_bears_what_is_aimed_at_them() {
+    for focus in Focus::ALL {
+        let options = Options { focus: Some(focus), ..Options::default() };
+        let summary = run_many(0, SEEDS_EACH, 2, &options, |_, failure| {
+            if let Some((seed, failure)) = failure {
+                eprintln!("{} seed {seed}: {failure}", focus.name());
+            }
+            true
+        });
+        assert!(
+            summary.failures.is_empty(),
+            "repeat with: cargo run --release -p sim -- store --focus {} --seed N; {:?}",
+            focus.name(),
+            summary.failures.keys()
+        );
+        assert_eq!(summary.too_little(), None, "{focus:?}");
+    }
+}
+
+/// Of each focus.
+const SEEDS_EACH: u64 = 60;
