@@ -64,6 +64,24 @@ pub(crate) fn needs_data(operation: &Operation) -> bool {
     }
 }
 
+/// Whether the operation names a time at which the value vanishes.
+pub(crate) fn sets_expiry(operation: &Operation) -> bool {
+    match operation {
+        Operation::Set { expiry, .. }
+        | Operation::Add { expiry, .. }
+        | Operation::Replace { expiry, .. }
+        | Operation::Cas { expiry, .. }
+        | Operation::Touch { expiry }
+        | Operation::GetAndTouch { expiry } => *expiry != 0,
+        Operation::Add64 { initial, touch, .. } => {
+            initial.is_some_and(|initial| initial.expiry != 0) || touch.is_some_and(|touch| touch != 0)
+        }
+        Operation::Get | Operation::Append { .. } | Operation::Prepend { .. } | Operation::Delete { .. } => {
+            false
+        }
+    }
+}
+
 /// The verdict of an operation that needs no data. `head`: of a value that is there and has not expired.
 pub(crate) fn by_head(operation: &Operation, head: Option<&Head>, seconds: u64) -> Verdict {
     let value = |flags: &u32, expiry: &i64, data: &Bytes| written(*flags, expires(*expiry, seconds), data);

@@ -150,6 +150,10 @@ impl<S: Store> Server<S> {
         effects: &mut Vec<ServerEffect>,
     ) {
         let seq = request.id.seq;
+        if self.cell_time.is_none() && judge::sets_expiry(&request.operation) {
+            // What it means depends on the cell's time, which comes with the first lease.
+            return self.answer(from, seq, Answer::Wait, effects);
+        }
         let (head, verdict) = match self.judge(now, &key, &request.operation) {
             Ok(judged) => judged,
             Err(fault) => {

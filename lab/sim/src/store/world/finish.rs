@@ -57,6 +57,8 @@ impl World {
             let open = world.open_calls();
             (!open.is_empty()).then(|| format!("open: {open:?}"))
         })?;
+        // A fault put up before the healing may have been executed only now.
+        self.attach_all()?;
         self.read_all()?;
         self.wait_for("replicas to be equal", |world| world.unwell().or_else(|| world.unequal()))?;
         self.managers_differ().map_or(Ok(()), Err)
