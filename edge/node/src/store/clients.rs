@@ -11,7 +11,7 @@ use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_has
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// All memcached clients.
 pub struct Clients {
@@ -26,6 +26,8 @@ pub struct Clients {
     /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
     delayed: Option<Time>,
     told_early: Vec<u64>,
+    /// Clients with calls that wait until they have read their answers.
+    stalled: BTreeSet<ConnectionId>,
 }
 
 /// One memcached connection.
@@ -40,7 +42,10 @@ struct Client {
     under_way: HashMap<Bytes, UnderWay>,
     /// The next request, which waits for that.
     held: Option<Request>,
-    /// Of values that it got lately.
+    /// Parts of its requests that are not called yet, in order, and how many are.
+    uncalled: VecDeque<(Ticket, Part)>,
+    calls: usize,
+    /// Of the answers that it got lately.
     value_bytes: usize,
     /// Nothing more is read: answered and closed.
     ending: bool,
@@ -62,6 +67,8 @@ struct Ticket {
     part: u32,
     key: Bytes,
     writes: bool,
+    /// Counts among the client's calls; a flush does not.
+    counts: bool,
 }
 
 impl Clients {
@@ -76,6 +83,7 @@ impl Clients {
             stats: Stats::new(config),
             delayed: None,
             told_early: Vec::new(),
+            stalled: BTreeSet::new(),
         }
     }
 
@@ -87,6 +95,8 @@ impl Clients {
             answered: 0,
             under_way: HashMap::new(),
             held: None,
+            uncalled: VecDeque::new(),
+            calls: 0,
             value_bytes: VALUE_BYTES_FIRST,
             ending: false,
             paused: false,
@@ -94,9 +104,13 @@ impl Clients {
         self.clients.insert(id, client);
     }
 
-    /// Calls under way go on; nobody reads their answers.
-    pub fn down(&mut self, id: ConnectionId) {
-        self.clients.remove(&id);
+    /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
+    pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
+        self.stalled.remove(&id);
+        let Some(client) = self.clients.remove(&id) else { return };
+        for (ticket, part) in client.uncalled.into_iter().filter(|(ticket, _)| ticket.writes) {
+            self.call(ticket, part, inputs);
+        }
     }
 
     /// It will ask nothing more; what it asked is answered, then it is closed.
@@ -112,6 +126,9 @@ impl Clients {
 
     /// Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        for id in self.stalled.clone() {
+            self.issue(id, hub, inputs);
+        }
         for ticket in std::mem::take(&mut self.told_early) {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
         }
@@ -134,6 +151,7 @@ impl Clients {
             if client.entries.len() >= client.window() {
                 // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
                 // may be all there is.
+                self.issue(id, hub, inputs);
                 self.write(id, hub);
                 let Some(client) = self.clients.get_mut(&id) else { return };
                 if client.entries.len() >= client.window() / 2 {
@@ -165,7 +183,26 @@ impl Clients {
                 }
             }
         }
+        self.issue(id, hub, inputs);
         self.write(id, hub);
+    }
+
+    /// Calls what may be under way now: no more than the client's window, and nothing while it does not read.
+    fn issue(&mut self, id: ConnectionId, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
+        loop {
+            let Some(client) = self.clients.get_mut(&id) else { return };
+            let room = client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX;
+            let Some((ticket, part)) = client.uncalled.pop_front_if(|_| room) else {
+                if client.uncalled.is_empty() {
+                    self.stalled.remove(&id);
+                } else {
+                    self.stalled.insert(id);
+                }
+                return;
+            };
+            client.calls += 1;
+            self.call(ticket, part, inputs);
+        }
     }
 
     fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
@@ -212,12 +249,11 @@ impl Clients {
                 client.entries.push_back(made);
                 for (number, part) in parts.into_iter().enumerate() {
                     let writes = part.operation != Operation::Get;
-                    if let Some(client) = self.clients.get_mut(&id) {
-                        client.begin(&part.key, writes);
-                    }
+                    client.begin(&part.key, writes);
                     let key = part.key.clone();
-                    let ticket = Ticket { client: Some(id), entry, part: number as u32, key, writes };
-                    self.call(ticket, part, inputs);
+                    let ticket =
+                        Ticket { client: Some(id), entry, part: number as u32, key, writes, counts: true };
+                    client.uncalled.push_back((ticket, part));
                 }
             }
         }
@@ -276,13 +312,16 @@ impl Clients {
         let Some(ticket_here) = self.tickets.get_mut(ticket as usize) else { return };
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
-        let Ticket { client: Some(id), entry, part, key, writes } = taken else { return };
+        let Ticket { client: Some(id), entry, part, key, writes, counts } = taken else { return };
         self.stats.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
+        client.calls -= usize::from(counts);
         client.end(&key, writes);
-        if let Ok(Answer::Reply(Reply::Value { data, .. })) = &result {
-            client.value_bytes = (client.value_bytes * 3 + data.len()) / 4;
-        }
+        let bytes = match &result {
+            Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
+            _no_value => 0,
+        };
+        client.value_bytes = (client.value_bytes * 3 + bytes) / 4;
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         entry.answer(part as usize, result);
@@ -290,6 +329,7 @@ impl Clients {
         if at == 0 {
             self.write(id, hub);
         }
+        self.issue(id, hub, inputs);
         if at == 0 || held {
             self.resume(now, id, hub, inputs);
         }
@@ -298,9 +338,13 @@ impl Clients {
     /// Writes the answers that are whole, from the first on.
     fn write(&mut self, id: ConnectionId, hub: &mut Hub) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        if client.entries.front().is_some_and(Entry::is_ready) {
+        if client.entries.front().is_some_and(Entry::has_answers) {
             let Some(outbox) = hub.outbox(id) else { return };
-            while client.entries.front().is_some_and(Entry::is_ready) {
+            while let Some(entry) = client.entries.front_mut() {
+                entry.write_some(outbox);
+                if !entry.is_ready() {
+                    break;
+                }
                 let Some(entry) = client.entries.pop_front() else { break };
                 client.answered += 1;
                 entry.write(outbox);
@@ -378,7 +422,10 @@ const ENTRIES_MIN: usize = 4;
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a connection's values are taken for before it got any.
-const VALUE_BYTES_FIRST: usize = 16 * 1024;
+const VALUE_BYTES_FIRST: usize = 256 * 1024;
+
+/// Answers that a client has not read yet beyond which nothing more is fetched for it.
+const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;

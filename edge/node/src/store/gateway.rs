@@ -161,7 +161,7 @@ impl GatewayNode {
             Happening::Accepted { id, .. } => self.clients.up(id),
             Happening::Readable(id) => self.clients.read(now, id, self.post.hub(), &mut self.inputs),
             Happening::Ended(id) => self.clients.ended(id, self.post.hub()),
-            Happening::Closed { id, .. } => self.clients.down(id),
+            Happening::Closed { id, .. } => self.clients.down(id, &mut self.inputs),
             // A gateway dials no client.
             Happening::Dialled(_) => {}
         }

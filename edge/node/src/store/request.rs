@@ -14,9 +14,11 @@ pub struct Entry {
 enum How {
     /// Nothing to wait for: these bytes.
     Said(Bytes),
+    /// `written`: so many of the keys are told already.
     Get {
         answer: memcache::Answer,
         keys: Vec<(Bytes, Option<Found>)>,
+        written: usize,
     },
     Describe {
         answer: memcache::Answer,
@@ -70,7 +72,7 @@ impl Entry {
                 let parts: Vec<Part> =
                     keys.iter().map(|key| Part { key, operation: operation.clone() }).collect();
                 let keys = parts.iter().map(|part| (part.key.clone(), None)).collect();
-                return (Entry { how: How::Get { answer, keys }, open: parts.len() }, parts);
+                return (Entry { how: How::Get { answer, keys, written: 0 }, open: parts.len() }, parts);
             }
             Command::Describe { key } => {
                 let how = How::Describe { answer, found: None };
@@ -111,6 +113,23 @@ impl Entry {
         Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1 }
     }
 
+    /// Some of it can be told.
+    pub fn has_answers(&self) -> bool {
+        match &self.how {
+            How::Get { keys, written, .. } => {
+                self.is_ready() || keys.get(*written).is_some_and(|(_, found)| found.is_some())
+            }
+            How::Said(_) | How::Describe { .. } | How::Write { .. } => self.is_ready(),
+        }
+    }
+
+    /// Appends what can be told before the rest is known: a get of many keys is not kept until its end.
+    pub fn write_some(&mut self, out: &mut BytesMut) {
+        if let How::Get { answer, keys, written } = &mut self.how {
+            *written = write_values(answer, keys, *written, out);
+        }
+    }
+
     pub fn is_ready(&self) -> bool {
         self.open == 0
     }
@@ -133,7 +152,7 @@ impl Entry {
     pub fn write(self, out: &mut BytesMut) {
         match self.how {
             How::Said(bytes) => out.extend_from_slice(&bytes),
-            How::Get { answer, keys } => write_values(&answer, keys, out),
+            How::Get { answer, keys, written } => write_end(&answer, keys, written, out),
             How::Describe { answer, found } => describe(&answer, found, out),
             How::Write { answer, verb, found } => {
                 let text = error_text(&found);
@@ -155,21 +174,44 @@ fn store(mode: Mode, flags: u32, expiry: i64, cas: Option<u64>, data: Bytes) -> 
     }
 }
 
-/// One outcome a key; the first failure stands in the place of the end.
-fn write_values(answer: &memcache::Answer, keys: Vec<(Bytes, Option<Found>)>, out: &mut BytesMut) {
-    for (key, found) in keys {
-        match &found {
+/// One outcome a key, as far as they are known, from the first that was not told on; a failure stops it. Returns how
+/// many are told now.
+fn write_values(
+    answer: &memcache::Answer,
+    keys: &mut [(Bytes, Option<Found>)],
+    mut written: usize,
+    out: &mut BytesMut,
+) -> usize {
+    while let Some((key, found)) = keys.get_mut(written) {
+        match found {
             Some(Ok(Answer::Reply(reply))) if let Some(item) = item(reply) => {
-                answer.write(&Outcome::Value { key: &key, item }, out);
+                answer.write(&Outcome::Value { key, item }, out);
+                // Told: its bytes need not be kept.
+                *found = Some(Ok(Answer::Missing));
             }
-            Some(Ok(Answer::Missing)) => answer.write(&Outcome::Miss { key: &key }, out),
-            _failed => {
-                let text = error_text(&found);
-                return answer.write(&Outcome::Failed(failure(&found, &text)), out);
-            }
+            Some(Ok(Answer::Missing)) => answer.write(&Outcome::Miss { key }, out),
+            _failed => return written,
+        }
+        written += 1;
+    }
+    written
+}
+
+/// The end of a get, or the first failure in its place.
+fn write_end(
+    answer: &memcache::Answer,
+    mut keys: Vec<(Bytes, Option<Found>)>,
+    written: usize,
+    out: &mut BytesMut,
+) {
+    let written = write_values(answer, &mut keys, written, out);
+    match keys.get(written) {
+        None => answer.write(&Outcome::End, out),
+        Some((_, found)) => {
+            let text = error_text(found);
+            answer.write(&Outcome::Failed(failure(found, &text)), out);
         }
     }
-    answer.write(&Outcome::End, out);
 }
 
 fn describe(answer: &memcache::Answer, found: Option<Found>, out: &mut BytesMut) {

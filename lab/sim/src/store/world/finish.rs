@@ -48,7 +48,11 @@ impl World {
         self.run_until(self.now + CALM_MICROS);
         self.attach_all()?;
         let before = self.history.succeeded();
+        let patience = self.now + ANSWER_MICROS;
         self.run_until(self.now + WORK_MICROS);
+        while self.failure.is_none() && self.history.succeeded() == before && self.now < patience {
+            self.run_until(self.now + WORK_MICROS);
+        }
         if self.failure.is_none() && self.history.succeeded() == before {
             return Err("no call was answered after everything was healed".to_owned());
         }
@@ -155,6 +159,8 @@ impl World {
 
 /// Work after healing, in which calls must succeed.
 const WORK_MICROS: u64 = 1_500_000;
+/// The first may wait for an election of the managers, for leases to run out and for a gateway to ask again.
+const ANSWER_MICROS: u64 = 9_000_000;
 /// How long a healed cluster may take for anything.
 const PATIENCE_MICROS: u64 = 120_000_000;
 /// What was asked before the healing is done by then, or never.
