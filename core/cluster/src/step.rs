@@ -76,8 +76,6 @@ pub enum ServerNote {
     CopyDone { records: u64, bytes: u64 },
     Dropped { records: u64 },
     StoreFault { what: String },
-    LeaseLost,
-    LeaseBack,
 }
 
 /// What a server is told at its start.

@@ -1,10 +1,5 @@
 //! [`Pair`]: the two services behind one log of a store's managers: PFS, and the state of the cluster.
 //!
-//! | first byte of a command, query, reply or event | whose |
-//! |---|---|
-//! | none: a command of the house | the cluster's |
-//! | anything else | PFS' |
-//!
 //! Sessions belong to PFS alone. The cluster's commands come from the house (`kumo_session::SessionId::HOUSE`), so the
 //! two need no mark to be told apart.
 

@@ -34,14 +34,6 @@ pub fn server(note: &ServerNote) {
             warn!(what, "the store refused");
             record("store refused", || vec![("what", Value::text(what))]);
         }
-        ServerNote::LeaseLost => {
-            warn!("no lease: reads are confirmed by the other owners");
-            record("lease lost", Vec::new);
-        }
-        ServerNote::LeaseBack => {
-            info!("lease");
-            record("lease", Vec::new);
-        }
     }
 }
 

@@ -144,9 +144,7 @@ impl World {
             | ServerNote::CopyBegan { .. }
             | ServerNote::CopyDone { .. }
             | ServerNote::Dropped { .. }
-            | ServerNote::StoreFault { .. }
-            | ServerNote::LeaseLost
-            | ServerNote::LeaseBack => {}
+            | ServerNote::StoreFault { .. } => {}
         }
     }
 
