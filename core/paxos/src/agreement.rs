@@ -222,27 +222,41 @@ impl Agreement {
         self.decide(next, Value::Genesis(genesis), records);
     }
 
-    /// A survivor keeps what it accepted, up to the first hole, as if decided. Only an operator may say so.
-    pub fn keep_accepted(&mut self, records: &mut Vec<Record>) {
+    /// A survivor keeps what it accepted, up to the first hole, as if decided. Only an operator may say so. A large
+    /// value whose bytes are not `held` is a hole too: nobody may be left who has them. What lies beyond is given up.
+    /// Returns what is scheduled once all of it is executed.
+    pub fn keep_accepted(
+        &mut self,
+        held: impl Fn(&Value) -> bool,
+        records: &mut Vec<Record>,
+    ) -> Option<Schedule> {
+        let mut schedule = self.schedule.clone()?;
         let mut instance = self.log.next();
-        loop {
-            let accepted = self.acceptor.accepted(instance).map(|(_, value)| value.clone());
-            match accepted {
-                Some(value) if !self.log.is_decided(instance) => self.decide(instance, value, records),
-                Some(_) => {}
-                None if self.log.is_decided(instance) => {}
-                None => break,
+        while let Some(value) = self.known(instance).filter(|value| held(value)).cloned() {
+            match &value {
+                Value::Genesis(genesis) => schedule = Schedule::new(instance, genesis),
+                Value::Config(configuration) => {
+                    schedule.schedule(instance, configuration);
+                }
+                Value::Noop | Value::Command(_) | Value::Large { .. } => {}
             }
+            self.decide(instance, value, records);
             instance = instance.next();
         }
+        self.log.forget_ahead(instance);
+        self.acceptor.forget_from(instance);
+        Some(schedule)
     }
 
-    /// Goes on alone in a new generation, from the first instance after what is decided in a row. What is decided
-    /// beyond a hole is given up with the hole.
+    /// What an instance is decided on, or else what was accepted for it.
+    fn known(&self, instance: Instance) -> Option<&Value> {
+        let accepted = || self.acceptor.accepted(instance).map(|(_, value)| value);
+        self.log.get(instance).or_else(accepted)
+    }
+
+    /// Goes on alone in a new generation, from the first instance after what was kept.
     pub fn recover(&mut self, genesis: Genesis, records: &mut Vec<Record>) {
         let at = self.log.decided_upto().next();
-        self.log.forget_ahead(at);
-        self.acceptor.forget_from(at);
         self.decide(at, Value::Genesis(genesis), records);
     }
 

@@ -1,7 +1,7 @@
 //! Who belongs to the cell: forming it, taking replicas back in, operators' changes, leaving, recovery.
 
 use super::{Replica, TOLD_MAX};
-use crate::configuration::{Configuration, Genesis, MEMBERS_MAX, Member, Role};
+use crate::configuration::{Configuration, Genesis, MEMBERS_MAX, Member, Role, Schedule};
 use crate::identity::{CellId, Incarnation, Instance, Time};
 use crate::message::Message;
 use crate::step::{Change, ChangeRefusal, Effect, ExitReason, Note, VOTERS_MAX};
@@ -328,20 +328,20 @@ impl Replica {
             return Err(ChangeRefusal::NotLost);
         }
         let named = configuration.member(me).is_some();
-        let latest = self.agreement.schedule().map_or(configuration, |schedule| schedule.latest().clone());
+        let latest = self.agreement.schedule().map_or(&configuration, Schedule::latest);
         // One that forgot is no survivor, however much it has learned since.
         let survives = named || latest.member(me).is_some();
         if !survives || latest.at(self.settings.address).is_none() {
             return Err(ChangeRefusal::Stranger(self.settings.address));
         }
         self.step_down(now, effects);
-        self.agreement.keep_accepted(&mut self.records);
-        let members =
-            latest.members.into_iter().map(|member| survivor(member, self.settings.address, me)).collect();
-        let configuration = Configuration { version: latest.version + 1, next_id: latest.next_id, members };
-        let window = self.agreement.schedule().map_or(crate::step::WINDOW, |schedule| schedule.window);
+        let held = |value: &Value| self.data.holds(value);
+        let schedule = self.agreement.keep_accepted(held, &mut self.records);
+        let schedule = schedule.expect("who has a configuration has a schedule");
         let (cell, generation) = (self.agreement.cell, self.agreement.generation + 1);
-        self.agreement.recover(Genesis { cell, generation, window, configuration }, &mut self.records);
+        let configuration = survivors(&schedule, self.settings.address, me);
+        let genesis = Genesis { cell, generation, window: schedule.window, configuration };
+        self.agreement.recover(genesis, &mut self.records);
         // The incarnations of the last generation end when they hear of this one: they must not be taken in.
         self.links.forget_words();
         Ok(())
@@ -447,6 +447,16 @@ fn with_extension(
     next.members.push(Member { id: next.next_id, address, incarnation, role: Role::Extension });
     next.next_id.0 += 1;
     next
+}
+
+/// The members of a recovered generation: those of the last change that was kept, be it executed or not. A change that
+/// leaves out the survivor is void, for nobody else is there to go on.
+fn survivors(schedule: &Schedule, address: SocketAddr, incarnation: Incarnation) -> Configuration {
+    let Configuration { version, next_id, .. } = *schedule.latest();
+    let kept = schedule.entries.iter().rev().find(|(_, entry)| entry.at(address).is_some());
+    let members = kept.map_or(&schedule.latest().members, |(_, entry)| &entry.members);
+    let members = members.iter().map(|member| survivor(member.clone(), address, incarnation)).collect();
+    Configuration { version: version + 1, next_id, members }
 }
 
 /// A member as a recovered generation names it: the survivor votes, the others come back when they can.

@@ -371,3 +371,48 @@ fn a_follower_made_a_voter_says_so_only_when_it_votes() {
     assert_eq!(state(&world), ReplicaState::Voting);
     assert_eq!(world.master(), Some(9));
 }
+
+/// 3 has accepted what 1 did with `change`, and knows nothing of its decision; 1 and 4 forget everything.
+fn a_survivor_of(change: &str) -> World {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; extension 4 knowing 1 2 3; run 1000");
+    let changes = |proposal: &Proposal| matches!(proposal.value, Value::Config(_));
+    world.filter = Some(Box::new(move |_, to, message| match message {
+        Message::Begin { proposals, .. } => to != 3 || proposals.iter().any(changes),
+        _ => to != 3,
+    }));
+    world.commands(change);
+    world.commands("run 300; crash 1; crash 2; crash 4");
+    world.filter = None;
+    world.commands("restart 1 knowing 2 3 4; restart 4 knowing 1 2 3; run 2000; recover 3; run 3000; show");
+    world
+}
+
+#[test]
+fn a_survivor_keeps_the_change_of_members_that_it_accepted() {
+    let world = a_survivor_of("replace 1 2 4");
+    let replaced = "3 configuration 3: 1:Core 3:Core 4:Core\n";
+    assert!(world.out.contains(replaced), "{}", world.out);
+    let recovered = "3 configuration 4: 1:Returning 3:Core 4:Returning\n";
+    assert!(world.out.contains(recovered), "{}", world.out);
+    assert_eq!(world.master(), Some(3), "{}", world.out);
+}
+
+#[test]
+fn a_survivor_goes_on_though_it_accepted_its_own_removal() {
+    let world = a_survivor_of("replace 1 3 4");
+    let recovered = "3 configuration 4: 1:Returning 2:Returning 3:Core 4:Extension\n";
+    assert!(world.out.contains(recovered), "{}", world.out);
+    assert_eq!(world.master(), Some(3), "{}", world.out);
+}
+
+#[test]
+fn a_survivor_does_not_wait_for_bytes_that_are_lost() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.filter = Some(Box::new(|_, to, message| to != 3 || !matches!(message, Message::Chunk { .. })));
+    world.commands("large 1 100; run 300; propose 1 b; run 1000; crash 1; crash 2");
+    assert!(world.processes[&3].replica.agreement().executable().is_some(), "3 knows the decision");
+    world.commands("restart 1 knowing 2 3; restart 2 knowing 1 3; run 2000; recover 3; run 3000; show");
+    assert_eq!(world.master(), Some(3), "{}", world.out);
+}
