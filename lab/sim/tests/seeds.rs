@@ -4,7 +4,7 @@
 use sim::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 17] = [
+const FAILED_ONCE: [(u64, &str); 19] = [
     (901, "a client connected to a removed node never looked for another member"),
     (1459, "a client connected to a removed node never looked for another member"),
     (
@@ -19,6 +19,11 @@ const FAILED_ONCE: [(u64, &str); 17] = [
         "a link led to a process that another had replaced, for ever, and the two left had no majority",
     ),
     (412_210, "a link came up while a slow disk held back that it was given up, and was never dialled again"),
+    (
+        1_006_734,
+        "a member removed by a change that a recovery lost was a member again, and nobody started it",
+    ),
+    (1_007_573, "a recovery kept an accepted change of members, and then named those from before it"),
     (2_004_874, "a follower that became a voter said that it votes before it did"),
     (2_005_590, "a session's calls failed before it was said to be lost"),
     (2_011_148, "a client that stood still was handed a grant when its session was over"),

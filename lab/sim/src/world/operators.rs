@@ -118,6 +118,20 @@ impl World {
         self.recovery = Some(Recovery { at: self.now, kept });
         self.exceeded = false;
         *self.struck.entry(Fault::Recover).or_default() += 1;
+        self.call_back();
+    }
+
+    /// Who was sent away by a change that is lost with the rest is a member again: its operator sees that it is down,
+    /// and starts it.
+    pub fn call_back(&mut self) {
+        let Some(configuration) = self.newest_configuration() else { return };
+        for slot in 0..self.slots.len() {
+            if !self.slots[slot].wanted && configuration.at(self.slots[slot].address).is_some() {
+                self.trace.note(self.now, &[35, slot as u64], &[], || format!("n{slot} is called back"));
+                self.slots[slot].wanted = true;
+                self.schedule.put(self.now + CALL_BACK_MICROS, Event::Start { slot });
+            }
+        }
     }
 
     fn operate(&mut self, call: Call) {
@@ -139,5 +153,7 @@ impl World {
     }
 }
 
+/// Until an operator has looked at the members of a recovered cell.
+const CALL_BACK_MICROS: u64 = 200_000;
 /// Nodes that ever are in one run.
 const SLOTS_MAX: usize = 8;

@@ -423,7 +423,13 @@ impl World {
             }
             // No disk here forgets what it was told to keep.
             ExitReason::Forgot => self.fail(format!("p{} thinks that its disk forgot", id.0)),
-            ExitReason::Removed => self.slots[slot].wanted &= !listens,
+            ExitReason::Removed => {
+                self.slots[slot].wanted &= !listens;
+                // It may not have heard that the change which removes it is lost.
+                if self.recovery.is_some() {
+                    self.call_back();
+                }
+            }
             ExitReason::Replaced => {}
             // Its memory is void, its place is not: it comes back as somebody new.
             ExitReason::Over(_) => self.schedule.put(self.now + 200_000, Event::Start { slot }),
