@@ -1,4 +1,4 @@
-//! The Rust client of kumo: sessions, files, locks, events and queues of a cell.
+//! The Rust client of kumo: sessions, files, locks, events and queues of a cell, and the store ([`Store`]).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), pfs::Error> {
@@ -18,10 +18,11 @@
 //! carries it, on a current-thread and a multi-thread one alike. Reconnects and changes of master show as
 //! latency alone, and a request is executed once however often it had to be sent.
 
+use kumo_link::clock;
+
 mod admission;
 mod caller;
 mod cell;
-mod clock;
 mod connection;
 mod driver;
 mod error;
@@ -32,6 +33,7 @@ mod lock;
 mod options;
 mod queue;
 mod session;
+mod store;
 
 pub use cell::{Cell, CellStatus};
 pub use error::Error;
@@ -50,3 +52,4 @@ pub use lock::{LockGuard, Patience};
 pub use options::{Options, PORT};
 pub use queue::Message;
 pub use session::Session;
+pub use store::{CasResult, Item, Store, StoreError, StoreOptions};

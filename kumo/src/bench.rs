@@ -69,7 +69,7 @@ pub enum Op {
 pub async fn run(bench: Bench, target: Target, out: Out) -> Result<(), Failure> {
     match bench.command {
         BenchCommand::Cell(cell) => measure(cell, target, out).await,
-        BenchCommand::Store(plan) => store::run(&plan, &out),
+        BenchCommand::Store(plan) => store::run(&plan, &out).await,
     }
 }
 

@@ -5,8 +5,9 @@
 
 use crate::durable::{Progress, Storage};
 use crate::house::{House, HouseEffect};
-use crate::transport::{Arrivals, Links, ReadyList, Token};
+use crate::transport::{Arrivals, Links};
 use crate::{NodeError, clock, notes};
+use kumo_link::{ReadyList, Token};
 use kumo_paxos::{ExitReason, Time};
 use kumo_session::{Application, Cell, Effect, Input, Parts};
 use std::collections::VecDeque;

@@ -18,20 +18,19 @@
 //! the cell's; a fault of this machine (a full disk, a broken socket) is handled and logged here and never
 //! enters a reply.
 
-mod clock;
 mod config;
 mod drive;
 mod durable;
 mod entropy;
 mod house;
-mod hub;
 pub mod log;
 mod notes;
 mod pair;
-mod post;
 mod start;
 pub mod store;
 mod transport;
+
+use kumo_link::{clock, hub, post};
 
 pub use config::{NodeConfig, NodeError};
 pub use entropy::draw as random;

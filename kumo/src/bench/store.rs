@@ -3,6 +3,7 @@
 mod connection;
 mod driver;
 mod keys;
+mod native;
 mod processes;
 
 use super::plain;
@@ -13,6 +14,7 @@ use crate::target::seconds;
 use clap::{Args, ValueEnum};
 use driver::{Driver, Outcome};
 use kumo_wire::memcache::VALUE_BYTES_MAX_DEFAULT;
+use native::Native;
 use processes::Processes;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -25,6 +27,9 @@ pub struct StoreBench {
     /// Where it listens
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
     pub addr: String,
+    /// Ask the servers of a kumo store without a gateway between, by the native client: its managers
+    #[arg(long, value_name = "ADDR,ADDR...", conflicts_with_all = ["addr", "rate"])]
+    pub managers: Option<String>,
     #[arg(long, value_enum)]
     pub op: Op,
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -63,21 +68,35 @@ pub enum Op {
     Mget,
 }
 
-pub fn run(plan: &StoreBench, out: &Out) -> Result<(), Failure> {
+pub async fn run(plan: &StoreBench, out: &Out) -> Result<(), Failure> {
     if plan.keys < plan.conns {
         return Err(Failure::usage(format!("--keys {} is less than --conns {}", plan.keys, plan.conns)));
     }
-    let address = address(&plan.addr)?;
     let processes = Processes::new(&plan.pids)?;
-    let mut driver = Driver::connect(address, plan)?;
+    let mut load = match &plan.managers {
+        None => Load::Gateway(Box::new(Driver::connect(address(&plan.addr)?, plan)?)),
+        Some(managers) => Load::Native(Native::open(&crate::address::members(managers)?, plan)?),
+    };
     if plan.op != Op::Set {
-        driver.fill()?;
+        match &mut load {
+            Load::Gateway(driver) => driver.fill()?,
+            Load::Native(native) => native.fill().await?,
+        }
     }
     let (servers_before, client_before) = (processes.cpu()?, super::cpu());
-    let outcome = driver.run(plan)?;
+    let outcome = match load {
+        Load::Gateway(driver) => driver.run(plan)?,
+        Load::Native(native) => native.run(plan).await?,
+    };
     let client = super::cpu().saturating_sub(client_before);
     let servers = processes.cpu()?.zip(servers_before).map(|(after, before)| after.saturating_sub(before));
     report(plan, &outcome, client, servers, out)
+}
+
+/// Who makes the requests: connections of memcached clients, or callers of the native client.
+enum Load {
+    Gateway(Box<Driver>),
+    Native(Native),
 }
 
 fn address(text: &str) -> Result<SocketAddr, Failure> {
@@ -160,8 +179,9 @@ Examples:
   kumo bench store --op set --conns 64 --secs 10 --format json
   kumo bench store --addr 127.0.0.1:11211 --op get --conns 16 --pipeline 16 --pids 4711,4712
   kumo bench store --op mixed --rate 5000 --size 1000
+  kumo bench store --managers 127.0.0.1:19700 --op get --conns 16
 
-All but set store every key once before the clock runs. Every value read is compared with what was written: a wrong or
+With --managers --conns times --pipeline callers share one native client. All but set store every key once before the clock runs. Every value read is compared with what was written: a wrong or
 an older one ends with 1; a miss is counted, since a cache may forget. Values below 16 bytes are too short to be told
 apart: only their length is verified.
 --format json: op, conns, pipeline, size, keys, keys_per_op, rate, secs, ops, ops_s, p50_us, p99_us, p999_us, max_us,

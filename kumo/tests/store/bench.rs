@@ -10,12 +10,19 @@ fn every_operation_is_measured_and_verified() {
     let address = cluster.gateway.address.to_string();
     let pids: Vec<String> = cluster.nodes().map(|node| node.pid().to_string()).collect();
     let pids = pids.join(",");
-    for (op, rate) in [("set", None), ("get", None), ("mixed", None), ("mget", None), ("mixed", Some("200"))]
-    {
+    let manager = cluster.managers[0].address.to_string();
+    let (gateway, native) = (["--addr", address.as_str()], ["--managers", manager.as_str()]);
+    let mut runs = Vec::new();
+    for op in ["set", "get", "mixed", "mget"] {
+        runs.extend([(op, gateway, None), (op, native, None)]);
+    }
+    runs.push(("mixed", gateway, Some("200")));
+    for (op, target, rate) in runs {
         let mut arguments =
             vec!["--op", op, "--conns", "4", "--pipeline", "4", "--keys", "500", "--pids", &pids];
+        arguments.extend(target);
         arguments.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
-        let output = bench(&address, &arguments);
+        let output = bench(&arguments);
         assert!(output.status.success(), "{op}: {output:?}");
         let result: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
         for field in ["ops_s", "p50_us", "p99_us", "p999_us", "max_us", "gap_us_max", "client_cpu_us"] {
@@ -40,14 +47,14 @@ fn a_plan_that_cannot_work_is_refused_in_one_line() {
         (&["--op", "get", "--pids", "4294967295"], 1),
         (&["--op", "get"], 4),
     ] {
-        let output = bench("127.0.0.1:1", arguments);
+        let output = bench(&[&["--addr", "127.0.0.1:1"], arguments].concat());
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
 }
 
-fn bench(address: &str, arguments: &[&str]) -> Output {
+fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(KUMO);
-    command.args(["bench", "store", "--addr", address, "--secs", "0.5", "--format", "json"]);
+    command.args(["bench", "store", "--secs", "0.5", "--format", "json"]);
     command.args(arguments).stdin(Stdio::null()).output().unwrap()
 }

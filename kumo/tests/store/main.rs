@@ -9,6 +9,7 @@ mod cluster;
 mod conformance;
 mod load;
 mod managers;
+mod native;
 mod refusals;
 mod replaces;
 mod seed;

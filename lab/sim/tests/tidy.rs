@@ -368,7 +368,7 @@ const CORE_ALLOWED: [(&str, &[&str]); 5] = [
 ];
 
 /// Who touches the world.
-const TOKIO_ALLOWED: [&str; 3] = ["kumo", "client", "edge/node"];
+const TOKIO_ALLOWED: [&str; 4] = ["kumo", "client", "edge/link", "edge/node"];
 
 /// The enums whose numbers docs/protocol.md tabulates.
 const TABULATED: [(&str, &str); 3] = [

@@ -7,16 +7,16 @@
 use super::clients::Clients;
 use super::notes;
 use crate::hub::{Alarm, Happening, Hub};
-use crate::post::{Arrived, Me, Post, Target};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{Gateway, GatewayEffect, GatewayInput, GatewayNote, GatewaySettings};
-use kumo_paxos::{CellId, Side, Time};
+use kumo_cluster::GatewaySettings;
+use kumo_link::{GatewayLink, Told};
+use kumo_paxos::Time;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 /// What a gateway is told at its start.
 #[derive(Clone, Debug)]
@@ -41,12 +41,10 @@ pub struct GatewayConfig {
 
 /// A gateway: its core, its clients, its sockets. All of it lives in one task.
 struct GatewayNode {
-    gateway: Gateway,
-    post: Post,
+    link: GatewayLink,
     clients: Clients,
-    arrived: Vec<Arrived>,
-    effects: Vec<GatewayEffect>,
-    inputs: Vec<GatewayInput>,
+    happened: Vec<Happening>,
+    told: Vec<Told>,
     alarm: Alarm,
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
@@ -72,21 +70,14 @@ impl GatewayNode {
             info!(%address, "listening for memcached clients");
             foreign.push(hub.listen(listener, true));
         }
-        let me = Me { side: Side::Gateway, id: None, cell: CellId(0) };
-        let mut post = Post::new(hub, me, entropy::draw()? as u64);
-        foreign.into_iter().for_each(|listener| post.foreign(listener));
-        let now = clock::now();
-        for &manager in &config.managers {
-            post.dial(now, Target::Manager(manager));
-        }
+        let noise = entropy::draw()? as u64;
+        let link = GatewayLink::new(settings(config)?, &config.managers, hub, &foreign, noise, clock::now());
         Ok(GatewayNode {
-            gateway: Gateway::new(settings(config)?, now),
-            post,
+            link,
             clients: Clients::new(config),
-            arrived: Vec::new(),
-            effects: Vec::new(),
-            inputs: Vec::new(),
-            alarm: Alarm::new(),
+            happened: Vec::new(),
+            told: Vec::new(),
+            alarm: Alarm::default(),
             end: None,
             stopping_until: None,
         })
@@ -105,109 +96,56 @@ impl GatewayNode {
     ) -> Poll<Result<(), NodeError>> {
         if self.stopping_until.is_none() && stop.poll(context).is_ready() {
             info!("stopping");
-            self.post.hub().close_listeners();
+            self.link.hub().close_listeners();
             self.stopping_until = Some(clock::now().plus_micros(STOP_MICROS));
         }
-        self.post.poll(clock::now(), context, &mut self.arrived);
+        self.link.poll(clock::now(), context, &mut self.happened);
         let now = clock::now();
-        self.take_arrived(now);
-        self.step(now);
-        self.perform(now);
-        self.post.flush(now, &mut self.arrived);
+        self.take_requests(now);
+        self.link.step(now, &mut self.told);
+        self.tell(now);
+        let more = self.link.flush(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
-        if !self.arrived.is_empty() || !self.inputs.is_empty() {
+        if more {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let deadlines =
-            [self.gateway.deadline(), self.post.deadline(), self.clients.deadline(), self.stopping_until];
+        let deadlines = [self.link.deadline(), self.clients.deadline(), self.stopping_until];
         if let Some(wanted) = deadlines.into_iter().flatten().min() {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending
     }
 
-    fn take_arrived(&mut self, now: Time) {
-        let mut arrived = std::mem::take(&mut self.arrived);
-        for one in arrived.drain(..) {
-            match one {
-                Arrived::Server(id, message) => self.inputs.push(GatewayInput::Server(id, message)),
-                Arrived::Foreign(happening) => self.client(now, happening),
-                Arrived::ServerUp(id) => self.inputs.push(GatewayInput::ServerUp(id)),
-                Arrived::ServerDown(id) => self.inputs.push(GatewayInput::ServerDown(id)),
-                Arrived::ManagerUp(address) => self.inputs.push(GatewayInput::ManagerUp(address)),
-                Arrived::ManagerDown(address) => self.inputs.push(GatewayInput::ManagerDown(address)),
-                Arrived::Manager(address, message) => {
-                    self.inputs.push(GatewayInput::Manager(address, message));
-                }
-                // Nobody of the store dials a gateway.
-                Arrived::Gateway(..) | Arrived::GatewayDown(_) | Arrived::Tool(..) => {}
-                Arrived::Refused(Target::Manager(address), reason) => {
-                    self.end = Some(Err(NodeError::Refused(format!("manager {address}: {reason}"))));
-                }
-                Arrived::Refused(Target::Server(id), reason) => {
-                    warn!(server = %id.address, reason, "refused");
-                }
+    fn take_requests(&mut self, now: Time) {
+        let (hub, inputs) = self.link.parts();
+        for happening in self.happened.drain(..) {
+            match happening {
+                Happening::Accepted { id, .. } => self.clients.up(id),
+                Happening::Readable(id) => self.clients.read(now, id, hub, inputs),
+                Happening::Ended(id) => self.clients.ended(id, hub),
+                Happening::Closed { id, .. } => self.clients.down(id, inputs),
+                // A gateway dials no client.
+                Happening::Dialled(_) => {}
             }
         }
-        self.arrived = arrived;
-        self.clients.timeout(now, self.post.hub(), &mut self.inputs);
+        self.clients.timeout(now, hub, inputs);
     }
 
-    fn client(&mut self, now: Time, happening: Happening) {
-        match happening {
-            Happening::Accepted { id, .. } => self.clients.up(id),
-            Happening::Readable(id) => self.clients.read(now, id, self.post.hub(), &mut self.inputs),
-            Happening::Ended(id) => self.clients.ended(id, self.post.hub()),
-            Happening::Closed { id, .. } => self.clients.down(id, &mut self.inputs),
-            // A gateway dials no client.
-            Happening::Dialled(_) => {}
-        }
-    }
-
-    fn step(&mut self, now: Time) {
-        for input in self.inputs.drain(..) {
-            self.gateway.step(now, input, &mut self.effects);
-        }
-        if self.gateway.deadline().is_some_and(|deadline| deadline <= now) {
-            self.gateway.step(now, GatewayInput::Timeout, &mut self.effects);
-        }
-    }
-
-    fn perform(&mut self, now: Time) {
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain(..) {
-            match effect {
-                GatewayEffect::Server(to, message) => self.post.send_server(to, &message),
-                GatewayEffect::Done { ticket, result } => {
-                    self.clients.done(now, ticket, result, self.post.hub(), &mut self.inputs);
-                }
-                GatewayEffect::Manager(to, message) => self.post.send_manager(to, &message),
-                GatewayEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
-                GatewayEffect::Undial(id) => self.post.undial(Target::Server(id)),
-                GatewayEffect::Managers(managers) => {
-                    for manager in managers {
-                        self.post.dial(now, Target::Manager(manager));
-                    }
-                }
-                GatewayEffect::Note(note) => self.note(&note),
-                GatewayEffect::Exit(reason) => {
+    fn tell(&mut self, now: Time) {
+        let (hub, inputs) = self.link.parts();
+        for told in self.told.drain(..) {
+            match told {
+                Told::Done { ticket, result } => self.clients.done(now, ticket, result, hub, inputs),
+                Told::Note(note) => notes::gateway(&note),
+                Told::Refused(reason) => {
                     error!(reason, "the managers refuse this gateway");
                     self.end = Some(Err(NodeError::Refused(reason)));
                 }
             }
         }
-        self.effects = effects;
-    }
-
-    fn note(&mut self, note: &GatewayNote) {
-        if let GatewayNote::Adopted { space } = note {
-            let me = self.post.me();
-            self.post.set_me(Me { cell: space.cluster, ..me });
-        }
-        notes::gateway(note);
     }
 
     fn ended(&mut self, now: Time) -> Option<Result<(), NodeError>> {
@@ -215,7 +153,7 @@ impl GatewayNode {
             return self.end.take();
         }
         let until = self.stopping_until?;
-        let silent = self.gateway.in_flight() == 0 && !self.post.hub().has_output();
+        let silent = self.link.gateway().in_flight() == 0 && !self.link.hub().has_output();
         (now >= until || silent).then_some(Ok(()))
     }
 }

@@ -104,7 +104,7 @@ impl ServerNode {
             arrived: Vec::new(),
             effects: Vec::new(),
             deferred: Vec::new(),
-            alarm: Alarm::new(),
+            alarm: Alarm::default(),
             uptime: Uptime::new(),
             backups,
             backup_done,

@@ -3,9 +3,9 @@
 use super::greeting;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
-use super::ready::Signal;
 use crate::house::HouseInput;
 use bytes::Bytes;
+use kumo_link::Signal;
 use kumo_paxos::{Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Side};
 use kumo_session::{
     Application, CLIENT_FRAME_BYTES_MAX, Cell, CellMessage, ClientMessage, ConnectionId, Greeting, Input,

@@ -1,10 +1,10 @@
 //! [`Arrivals`]: all connections that others opened.
 
 use super::arrival::{Arrival, Ending, Porch, Stage};
-use super::ready::{ReadyList, Signal, Token};
-use super::socket;
 use crate::house::HouseInput;
 use bytes::Bytes;
+use kumo_link::prepare;
+use kumo_link::{ReadyList, Signal, Token};
 use kumo_paxos::Time;
 use kumo_session::{Application, Cell, CellMessage, ConnectionId, Input};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ impl Arrivals {
     }
 
     pub fn accept(&mut self, now: Time, stream: TcpStream, from: SocketAddr) {
-        if let Err(error) = socket::prepare(&stream, UNACKNOWLEDGED_MAX) {
+        if let Err(error) = prepare(&stream, UNACKNOWLEDGED_MAX) {
             debug!(%from, %error, "connection is gone");
             return;
         }

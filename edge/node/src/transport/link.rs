@@ -3,8 +3,8 @@
 use super::greeting;
 use super::inbox::Inbox;
 use super::outbox::Lanes;
-use super::ready::Signal;
-use super::socket;
+use kumo_link::Signal;
+use kumo_link::prepare;
 use kumo_paxos::{Envelope, Hello, Message, Time};
 use kumo_session::{Application, Cell, Greeting, Input};
 use std::future::Future;
@@ -133,7 +133,7 @@ impl Link {
     ) -> Result<(), String> {
         let patience = Duration::from_micros(self.unit_micros * SILENT_UNITS_MAX).max(SILENT_MIN);
         let fault = |error: io::Error| error.to_string();
-        socket::prepare(&stream, patience).map_err(fault)?;
+        prepare(&stream, patience).map_err(fault)?;
         let mut connection = Connection { stream, inbox: Inbox::default(), lanes: Lanes::default() };
         let room = connection.lanes.put(&Greeting::Hello(cell.hello()));
         debug_assert!(room, "a greeting fits into an empty lane");

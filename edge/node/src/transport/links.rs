@@ -1,7 +1,7 @@
 //! [`Links`]: the links this node dials, two to each peer the cell names.
 
 use super::link::{Lane, Link, is_bulk};
-use super::ready::{ReadyList, Signal, Token};
+use kumo_link::{ReadyList, Signal, Token};
 use kumo_paxos::{Envelope, Time};
 use kumo_session::{Application, Cell, Input};
 use std::net::SocketAddr;

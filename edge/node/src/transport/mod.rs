@@ -1,5 +1,5 @@
 //! Framed TCP: connections that arrive ([`Arrivals`]), links this node dials ([`Links`]), and which of them have
-//! something to do ([`ReadyList`]).
+//! something to do ([`kumo_link::ReadyList`]).
 //!
 //! There is no task per connection. Each socket has a waker of its own that puts it on the ready list; the
 //! drive loop takes the list and reads those sockets itself, so a request passes from the socket to the cell
@@ -16,10 +16,6 @@ mod inbox;
 mod link;
 mod links;
 mod outbox;
-mod ready;
-mod socket;
 
 pub use arrivals::Arrivals;
 pub use links::Links;
-pub use ready::{ReadyList, Signal, Token};
-pub use socket::prepare;

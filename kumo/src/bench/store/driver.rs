@@ -92,7 +92,7 @@ impl Driver {
             misses: 0,
             success: now,
             gap: Duration::ZERO,
-            random: 0x9E37_79B9_7F4A_7C15,
+            random: RANDOM,
             pipeline: plan.pipeline as usize,
             scratch: vec![0; READ_BYTES],
             trouble: None,
@@ -450,12 +450,15 @@ fn intended(began: Instant, interval: Duration, number: u64) -> Instant {
 }
 
 /// xorshift: which key comes next needs no better one.
-fn next_random(state: &mut u64) -> u64 {
+pub fn next_random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
     *state
 }
+
+/// Where the draws begin: every run asks for the same keys.
+pub const RANDOM: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number of the timer among the links.
 const TIMER: u64 = u64::MAX;

@@ -10,7 +10,7 @@ mod connection;
 pub use alarm::Alarm;
 
 use crate::clock;
-use crate::transport::{ReadyList, Signal, Token, prepare};
+use crate::{ReadyList, Signal, Token, prepare};
 use bytes::BytesMut;
 use connection::{Connection, Stage};
 use kumo_paxos::Time;

@@ -1,6 +1,6 @@
 //! [`Connection`]: one socket of a hub with what has arrived and what is to be sent.
 
-use crate::transport::{Signal, prepare};
+use crate::{Signal, prepare};
 use bytes::{Buf, BytesMut};
 use std::future::Future;
 use std::io;

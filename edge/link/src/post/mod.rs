@@ -17,7 +17,7 @@ use tracing::warn;
 
 /// The post office of a server, a gateway or a tool.
 pub struct Post {
-    hub: Hub,
+    pub(crate) hub: Hub,
     me: Me,
     lines: BTreeMap<ConnectionId, Line>,
     servers: BTreeMap<ServerId, ConnectionId>,

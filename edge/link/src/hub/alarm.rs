@@ -14,11 +14,13 @@ pub struct Alarm {
     at: Option<Time>,
 }
 
-impl Alarm {
-    pub fn new() -> Alarm {
+impl Default for Alarm {
+    fn default() -> Alarm {
         Alarm { timer: Box::pin(tokio::time::sleep(Duration::ZERO)), at: None }
     }
+}
 
+impl Alarm {
     /// Wakes the task at `wanted`.
     pub fn set(&mut self, now: Time, wanted: Time, context: &mut Context) {
         // An earlier alarm is left as it is: it costs one idle turn, moving it would cost more on every turn.

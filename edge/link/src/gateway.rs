@@ -1,0 +1,150 @@
+//! [`GatewayLink`]: a gateway's core with the sockets it needs: what a gateway and a native client have in common.
+
+use crate::hub::{Happening, Hub};
+use crate::post::{Arrived, Me, Post, Target};
+use kumo_cluster::{
+    Answer, Gateway, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings,
+};
+use kumo_paxos::{CellId, Side, Time};
+use std::net::SocketAddr;
+use std::task::Context;
+use tracing::warn;
+
+/// A gateway's core, and its connections with managers and servers. The loop that owns it calls `poll`, `step` and
+/// `flush` in every turn.
+pub struct GatewayLink {
+    gateway: Gateway,
+    post: Post,
+    arrived: Vec<Arrived>,
+    inputs: Vec<GatewayInput>,
+    effects: Vec<GatewayEffect>,
+    /// Why a manager refused this process.
+    refused: Option<String>,
+}
+
+/// What a step came to.
+// The large one is the frequent one.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Told {
+    /// A call is answered, exactly once per ticket.
+    Done {
+        ticket: u64,
+        result: Result<Answer, GatewayError>,
+    },
+    Note(GatewayNote),
+    /// The managers do not want this process: it must end.
+    Refused(String),
+}
+
+impl GatewayLink {
+    /// `foreign`: listeners of the hub whose connections speak something else. `noise`: random, to spread dials.
+    pub fn new(
+        settings: GatewaySettings,
+        managers: &[SocketAddr],
+        hub: Hub,
+        foreign: &[usize],
+        noise: u64,
+        now: Time,
+    ) -> GatewayLink {
+        let me = Me { side: Side::Gateway, id: None, cell: CellId(0) };
+        let mut post = Post::new(hub, me, noise);
+        foreign.iter().for_each(|&listener| post.foreign(listener));
+        managers.iter().for_each(|&manager| post.dial(now, Target::Manager(manager)));
+        GatewayLink {
+            gateway: Gateway::new(settings, now),
+            post,
+            arrived: Vec::new(),
+            inputs: Vec::new(),
+            effects: Vec::new(),
+            refused: None,
+        }
+    }
+
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    pub fn hub(&mut self) -> &mut Hub {
+        &mut self.post.hub
+    }
+
+    /// Where calls are put for the next step, beside the hub.
+    pub fn parts(&mut self) -> (&mut Hub, &mut Vec<GatewayInput>) {
+        (&mut self.post.hub, &mut self.inputs)
+    }
+
+    /// Reads all that can be read now. What happened on foreign connections goes to `foreign`.
+    pub fn poll(&mut self, now: Time, context: &mut Context, foreign: &mut Vec<Happening>) {
+        self.post.poll(now, context, &mut self.arrived);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.drain(..).for_each(|one| self.take(one, foreign));
+        self.arrived = arrived;
+    }
+
+    fn take(&mut self, arrived: Arrived, foreign: &mut Vec<Happening>) {
+        let input = match arrived {
+            Arrived::Server(id, message) => GatewayInput::Server(id, message),
+            Arrived::Foreign(happening) => return foreign.push(happening),
+            Arrived::ServerUp(id) => GatewayInput::ServerUp(id),
+            Arrived::ServerDown(id) => GatewayInput::ServerDown(id),
+            Arrived::ManagerUp(address) => GatewayInput::ManagerUp(address),
+            Arrived::ManagerDown(address) => GatewayInput::ManagerDown(address),
+            Arrived::Manager(address, message) => GatewayInput::Manager(address, message),
+            // Nobody of the store dials a gateway.
+            Arrived::Gateway(..) | Arrived::GatewayDown(_) | Arrived::Tool(..) => return,
+            Arrived::Refused(Target::Manager(address), reason) => {
+                self.refused = Some(format!("manager {address}: {reason}"));
+                return;
+            }
+            Arrived::Refused(Target::Server(id), reason) => {
+                warn!(server = %id.address, reason, "refused");
+                return;
+            }
+        };
+        self.inputs.push(input);
+    }
+
+    /// Steps the core through everything that arrived and was called, and does what it wants done.
+    pub fn step(&mut self, now: Time, told: &mut Vec<Told>) {
+        told.extend(self.refused.take().map(Told::Refused));
+        for input in self.inputs.drain(..) {
+            self.gateway.step(now, input, &mut self.effects);
+        }
+        if self.gateway.deadline().is_some_and(|deadline| deadline <= now) {
+            self.gateway.step(now, GatewayInput::Timeout, &mut self.effects);
+        }
+        for effect in self.effects.drain(..) {
+            match effect {
+                GatewayEffect::Server(to, message) => self.post.send_server(to, &message),
+                GatewayEffect::Done { ticket, result } => told.push(Told::Done { ticket, result }),
+                GatewayEffect::Manager(to, message) => self.post.send_manager(to, &message),
+                GatewayEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
+                GatewayEffect::Undial(id) => self.post.undial(Target::Server(id)),
+                GatewayEffect::Managers(managers) => {
+                    for manager in managers {
+                        self.post.dial(now, Target::Manager(manager));
+                    }
+                }
+                GatewayEffect::Note(note) => {
+                    if let GatewayNote::Adopted { space } = &note {
+                        let me = self.post.me();
+                        self.post.set_me(Me { cell: space.cluster, ..me });
+                    }
+                    told.push(Told::Note(note));
+                }
+                GatewayEffect::Exit(reason) => told.push(Told::Refused(reason)),
+            }
+        }
+    }
+
+    /// Writes all that waits. True: there is more to do at once.
+    pub fn flush(&mut self, now: Time) -> bool {
+        self.post.flush(now, &mut self.arrived);
+        !self.arrived.is_empty() || !self.inputs.is_empty()
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        [self.gateway.deadline(), self.post.deadline()].into_iter().flatten().min()
+    }
+}
