@@ -64,8 +64,8 @@ pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::Manager;
 pub use message::{
-    Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Range, Refusal, Remembered,
-    Reply, Request, Unsettled,
+    Alive, Answer, Committed, Initial, Message, Operation, Origin, Place, Progress, Range, Refusal,
+    Remembered, Reply, Request, Unsettled,
 };
 pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};
