@@ -177,6 +177,7 @@ impl Gateway {
                 | Message::Register { .. }
                 | Message::GatewayAlive { .. }
                 | Message::Backup { .. }
+                | Message::Recruit(_)
                 | Message::Flush { .. }
                 | Message::Flushed { .. }
                 | Message::BackedUp { .. },

@@ -195,6 +195,7 @@ impl Manager {
             | Message::Registered { .. }
             | Message::Managers { .. }
             | Message::Backup { .. }
+            | Message::Recruit(_)
             | Message::Unwelcome { .. } => {}
         }
     }
@@ -210,6 +211,7 @@ impl Manager {
             self.serve_registrations(now, cluster, effects);
             self.expire_gateways(now, cluster, effects);
             self.auto_replace(now, cluster, effects);
+            self.recruit(now, cluster, effects);
         }
         self.work(now, cluster, effects);
     }

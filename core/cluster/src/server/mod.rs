@@ -71,6 +71,8 @@ pub struct Server<S: Store> {
     sweep: sweep::Sweep,
     counts: Counts,
     backup_for: Option<SocketAddr>,
+    /// The other cell that was heard of last.
+    stranger: Option<kumo_paxos::CellId>,
     flushes: Vec<flush::Flush>,
     tick_at: Time,
     alive_at: Time,
@@ -111,6 +113,7 @@ impl<S: Store> Server<S> {
             sweep: sweep::Sweep::default(),
             counts: Counts::default(),
             backup_for: None,
+            stranger: None,
             flushes: Vec::new(),
             tick_at: now,
             alive_at: now,
@@ -233,6 +236,7 @@ impl<S: Store> Server<S> {
             | Message::Managers { .. }
             | Message::Backup { .. }
             | Message::BackedUp { .. }
+            | Message::Recruit(_)
             | Message::Flush { .. }
             | Message::Flushed { .. }
             | Message::Unwelcome { .. } => {}
@@ -263,6 +267,7 @@ impl<S: Store> Server<S> {
                 self.backup_for = Some(from);
                 effects.push(ServerEffect::Backup { suffix });
             }
+            Message::Recruit(recruit) => effects.push(ServerEffect::Recruit(recruit)),
             Message::Unwelcome { reason } => effects.push(ServerEffect::Exit(reason)),
             _other => {}
         }
@@ -350,6 +355,8 @@ impl<S: Store> Server<S> {
             gets: self.counts.gets,
             sets: self.counts.sets,
             deletes: self.counts.deletes,
+            seat: self.settings.seat,
+            leased: self.has_lease(now),
         };
         for &manager in self.managers.iter().filter(|&&one| only.is_none_or(|only| only == one)) {
             effects.push(ServerEffect::Manager(manager, Message::Alive(alive.clone())));
