@@ -44,6 +44,8 @@ struct GatewayNode {
     gateway: Gateway,
     post: Post,
     clients: Clients,
+    /// Those it was started with.
+    managers: Vec<SocketAddr>,
     arrived: Vec<Arrived>,
     effects: Vec<GatewayEffect>,
     inputs: Vec<GatewayInput>,
@@ -83,6 +85,7 @@ impl GatewayNode {
             gateway: Gateway::new(settings(config)?, now),
             post,
             clients: Clients::new(config),
+            managers: config.managers.clone(),
             arrived: Vec::new(),
             effects: Vec::new(),
             inputs: Vec::new(),
@@ -187,10 +190,10 @@ impl GatewayNode {
                 GatewayEffect::Manager(to, message) => self.post.send_manager(to, &message),
                 GatewayEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
                 GatewayEffect::Undial(id) => self.post.undial(Target::Server(id)),
-                GatewayEffect::Managers(managers) => {
-                    for manager in managers {
-                        self.post.dial(now, Target::Manager(manager));
-                    }
+                GatewayEffect::Managers(mut managers) => {
+                    managers.extend(&self.managers);
+                    let dropped = self.post.only_managers(now, &managers);
+                    self.inputs.extend(dropped.into_iter().map(GatewayInput::ManagerDown));
                 }
                 GatewayEffect::Note(note) => self.note(&note),
                 GatewayEffect::Exit(reason) => {
