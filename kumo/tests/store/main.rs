@@ -9,6 +9,10 @@ mod cluster;
 mod conformance;
 mod load;
 mod managers;
+#[path = "../chaos/namespaces.rs"]
+mod namespaces;
+mod pair;
+mod pair_cuts;
 mod refusals;
 mod replaces;
 mod seed;
