@@ -44,6 +44,8 @@ struct Picture<'a> {
     wanted: usize,
     /// Recruited ones that are lost for good.
     lost: BTreeSet<SocketAddr>,
+    /// Servers' replicas that follow the cell and are not on record: they came when nobody wanted them any more.
+    strays: BTreeSet<SocketAddr>,
     /// There have been too many for long enough.
     surplus: bool,
 }
@@ -150,7 +152,11 @@ impl Manager {
         };
         let recruited = cluster.recruited();
         let lost = recruited.iter().filter(|(voter, server)| lost(voter, server)).map(|(&voter, _)| voter);
+        let seats: BTreeSet<SocketAddr> = self.seats(now, space).map(|(_, seat)| seat.address).collect();
+        let follows = self.cell.replicas.iter().filter(|replica| !votes(replica)).map(at);
+        let strays = follows.filter(|one| seats.contains(one) && !recruited.contains_key(one));
         Some(Picture {
+            strays: strays.collect(),
             replicas: &self.cell.replicas,
             recruited,
             wanted,
@@ -307,7 +313,10 @@ impl Picture<'_> {
                 None => {}
             }
         }
-        candidate.filter(|_| self.recruited.len() < places)
+        if self.recruited.len() < places {
+            return candidate;
+        }
+        self.strays.first().and_then(|&stray| self.bearable(Change::Remove(stray)))
     }
 
     /// A change that leaves the cell able to lose one more, or no less able to than before.

@@ -283,6 +283,22 @@ fn a_third_manager_lets_the_recruited_go() {
 }
 
 #[test]
+fn a_replica_that_comes_when_it_is_not_wanted_any_more_is_sent_away_or_taken() {
+    let mut bench = Bench::with_servers(2, &[1, 2, 3, 4]);
+    bench.start(at(2, 19900));
+    // An operator's extension is not ours to judge.
+    bench.start(at(7, 19700));
+    bench.pass(5_000_000);
+    assert_eq!(bench.changes.last(), Some(&Change::Remove(at(2, 19900))));
+    assert!(bench.replicas.iter().any(|replica| replica.address == at(7, 19700)));
+    let mut bench = Bench::with_servers(2, &[1, 2]);
+    bench.start(at(2, 19900));
+    bench.connect(3, true);
+    bench.pass(20_000_000);
+    assert_eq!(bench.recruits(), [1, 2, 3]);
+}
+
+#[test]
 fn a_living_voter_is_not_let_go_while_the_cell_could_not_lose_one_more() {
     let mut bench = Bench::with_servers(2, &[1, 2, 3, 4]);
     bench.replicas.push(voter(at(9, 19700)));

@@ -138,11 +138,9 @@ impl Focus {
                     2,
                     end,
                 );
-                aim.each(
-                    &[Fault::DiskLost, Fault::OneWay, Fault::Detach, Fault::Outage, Fault::Slow],
-                    1,
-                    end,
-                );
+                // Both, and more copies are lost than the store promises to bear.
+                let rare = [Fault::Outage, Fault::Outage, Fault::DiskLost][aim.random.below(3) as usize];
+                aim.each(&[rare, Fault::OneWay, Fault::Detach, Fault::Slow], 1, end);
                 aim.together(&[Fault::ManagerCrash, Fault::ServerCrash], 2, 300_000, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 8);
             }
