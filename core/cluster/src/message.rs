@@ -401,8 +401,9 @@ pub enum Message {
         gateway: GatewayId,
         space: SpaceNumber,
     },
-    /// Who the managers are and who leads them, as the sender knows.
+    /// Who the managers of that cluster are and who leads them, as the sender knows.
     Managers {
+        cluster: CellId,
         managers: Vec<SocketAddr>,
         master: Option<SocketAddr>,
     },
@@ -534,7 +535,7 @@ wire_enum!(Message {
     24 = Register { nonce },
     25 = Registered { nonce, gateway },
     26 = GatewayAlive { gateway, space },
-    27 = Managers { managers, master },
+    27 = Managers { cluster, managers, master },
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },

@@ -276,7 +276,7 @@ impl Manager {
         effects: &mut Vec<ManagerEffect>,
     ) {
         let (server, space_cluster) = (alive.server, cluster.space().cluster);
-        effects.push(ManagerEffect::Send(connection, self.managers()));
+        effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
         let there = self.peers.addresses.get(&server.address).copied();
         if there.is_some_and(|there| there != server) {
             self.peers.set_role(connection, Role::Newcomer);

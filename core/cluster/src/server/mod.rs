@@ -262,7 +262,12 @@ impl<S: Store> Server<S> {
                     effects.push(ServerEffect::Manager(from, Message::NewSpace { space }));
                 }
             }
-            Message::Managers { managers, .. } => effects.push(ServerEffect::Managers(managers)),
+            // Those of another cell, which forgot this one, must not take the place of its own.
+            Message::Managers { cluster, managers, .. }
+                if self.settings.cluster.is_none_or(|ours| ours == cluster) =>
+            {
+                effects.push(ServerEffect::Managers(managers));
+            }
             Message::Backup { suffix } => {
                 self.backup_for = Some(from);
                 effects.push(ServerEffect::Backup { suffix });
