@@ -1,6 +1,7 @@
 //! What `kumoctl`, the dashboard and the other tools ask of a manager.
 
 use crate::{Progress, ServerId, Space, Usage};
+use kumo_paxos::ReplicaState;
 use kumo_wire::{wire_enum, wire_struct};
 use std::net::SocketAddr;
 
@@ -75,6 +76,18 @@ pub struct Stat {
     /// The cell that agrees on all this.
     pub managers: Vec<SocketAddr>,
     pub master: Option<SocketAddr>,
+    /// Those of it that vote, or are to.
+    pub voters: Vec<VoterStat>,
+}
+
+/// A voter of the cell, as its master sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VoterStat {
+    pub address: SocketAddr,
+    /// The server in whose process it runs; none: a manager.
+    pub server: Option<SocketAddr>,
+    /// None: it has no vote yet.
+    pub state: Option<ReplicaState>,
 }
 
 /// A server that the master hears of, attached or not.
@@ -89,6 +102,8 @@ pub struct ServerStat {
     pub gets: u64,
     pub sets: u64,
     pub deletes: u64,
+    /// Its store belongs to another cluster.
+    pub foreign: bool,
 }
 
 /// What a change of the ring would move.
@@ -142,8 +157,30 @@ wire_enum!(ControlAnswer {
     5 = Master(master),
     6 = Refused(reason),
 });
-wire_struct!(Stat { space, servers, auto_replace, attach_wanted, detach_wanted, gateways, managers, master });
-wire_struct!(ServerStat { server, connected, heard_ms, space, usage, progress, gets, sets, deletes });
+wire_struct!(Stat {
+    space,
+    servers,
+    auto_replace,
+    attach_wanted,
+    detach_wanted,
+    gateways,
+    managers,
+    master,
+    voters
+});
+wire_struct!(VoterStat { address, server, state });
+wire_struct!(ServerStat {
+    server,
+    connected,
+    heard_ms,
+    space,
+    usage,
+    progress,
+    gets,
+    sets,
+    deletes,
+    foreign
+});
 wire_struct!(Plan { shares, bytes, records });
 wire_struct!(ShareChange { server, before, after, gained });
 wire_struct!(BackupResult { server, path, error });

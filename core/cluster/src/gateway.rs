@@ -142,7 +142,10 @@ impl Gateway {
             (Message::Registered { nonce, gateway }, Speaker::Manager(_)) => {
                 self.registered(now, nonce, gateway, effects);
             }
-            (Message::Managers { managers, master: _ }, Speaker::Manager(_)) => {
+            // Those of another cell must not take the place of this one's.
+            (Message::Managers { cluster, managers, master: _ }, Speaker::Manager(_))
+                if self.cluster.is_none_or(|ours| ours == cluster) =>
+            {
                 self.managers.listed(managers, effects);
             }
             (Message::Unwelcome { reason }, Speaker::Manager(manager)) => {
@@ -180,6 +183,7 @@ impl Gateway {
                 | Message::Register { .. }
                 | Message::GatewayAlive { .. }
                 | Message::Backup { .. }
+                | Message::Recruit(_)
                 | Message::Flush { .. }
                 | Message::Flushed { .. }
                 | Message::BackedUp { .. },

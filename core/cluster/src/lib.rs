@@ -39,7 +39,8 @@
 //! `cluster/` is what is agreed: an [`Application`](kumo_session::Application) whose commands are checked against the
 //! number they were based on. `manager/` stands beside each replica of the cell: it hears signs of life, grants leases
 //! under the cell's own, and proposes faults, returns and the steps of a replace. A new master first waits until every
-//! lease of the one before has run out.
+//! lease of the one before has run out. Two managers alone could lose none: the master finds them further voters among the
+//! servers (`manager/recruit.rs`), each a replica of the cell in a server's process.
 //!
 //! The rules, why each is needed, and the mutants that show it are listed in `mutation.rs`.
 
@@ -58,14 +59,16 @@ mod space;
 mod step;
 mod store;
 
-pub use cluster::{Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query};
+pub use cluster::{
+    Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX,
+};
 pub use gateway::Gateway;
 pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::Manager;
 pub use message::{
-    Alive, Answer, Committed, Initial, Message, Operation, Origin, Place, Progress, Range, Refusal,
-    Remembered, Reply, Request, Unsettled,
+    Alive, Answer, Committed, Initial, Message, Operation, Origin, Place, Progress, Range, Recruit, Refusal,
+    Remembered, Reply, Request, Seat, Unsettled,
 };
 pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};
@@ -74,6 +77,7 @@ pub use server::{Counts, Server};
 pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space};
 pub use step::{
     CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, ManagerEffect,
-    ManagerInput, ManagerNote, ManagerSettings, ServerEffect, ServerInput, ServerNote, ServerSettings,
+    ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput, ServerNote,
+    ServerSettings,
 };
 pub use store::{Fault, Head, Store, StoreKey, Usage};

@@ -220,6 +220,35 @@ pub struct Alive {
     pub gets: u64,
     pub sets: u64,
     pub deletes: u64,
+    /// Where a replica of the cell could be started in its process.
+    pub seat: Option<Seat>,
+    /// A master leads it: it holds a lease now.
+    pub leased: bool,
+}
+
+/// A place for a replica of the cell in a server's process. (CELL.md, 3.8)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub address: SocketAddr,
+    /// It would remember its votes after a restart.
+    pub durable: bool,
+}
+
+/// What a server must know to start a replica of the cell: where the others are, and how managers were told to behave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recruit {
+    /// Memory of another cell is of no use in this one.
+    pub cell: CellId,
+    pub peers: Vec<SocketAddr>,
+    pub unit_micros: u64,
+    pub session_timeout_micros: u64,
+    pub lease_micros: u64,
+    pub keepalive_micros: u64,
+    pub connect_retry_limit: u32,
+    pub connect_timeout_steps: u32,
+    pub clock_interval_micros: u64,
+    pub replace_delay_micros: u64,
+    pub voter_patience_micros: u64,
 }
 
 /// Everything that is said about the store.
@@ -398,8 +427,9 @@ pub enum Message {
         gateway: GatewayId,
         space: SpaceNumber,
     },
-    /// Who the managers are and who leads them, as the sender knows.
+    /// Who the managers of that cluster are and who leads them, as the sender knows.
     Managers {
+        cluster: CellId,
         managers: Vec<SocketAddr>,
         master: Option<SocketAddr>,
     },
@@ -412,6 +442,8 @@ pub enum Message {
         path: Option<String>,
         error: Option<String>,
     },
+    /// The cell wants a replica in the server's process. Said again until there is one.
+    Recruit(Recruit),
     /// The sender will not work with the receiver; why, for people. Final.
     Unwelcome {
         reason: String,
@@ -474,7 +506,34 @@ impl Wire for Range {
 }
 
 wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
-wire_struct!(Alive { server, previous, cluster, space, sent, usage, progress, gets, sets, deletes });
+wire_struct!(Alive {
+    server,
+    previous,
+    cluster,
+    space,
+    sent,
+    usage,
+    progress,
+    gets,
+    sets,
+    deletes,
+    seat,
+    leased
+});
+wire_struct!(Seat { address, durable });
+wire_struct!(Recruit {
+    cell,
+    peers,
+    unit_micros,
+    session_timeout_micros,
+    lease_micros,
+    keepalive_micros,
+    connect_retry_limit,
+    connect_timeout_steps,
+    clock_interval_micros,
+    replace_delay_micros,
+    voter_patience_micros,
+});
 wire_struct!(Committed { record });
 wire_enum!(Message {
     1 = NewSpace { space },
@@ -503,7 +562,7 @@ wire_enum!(Message {
     24 = Register { nonce },
     25 = Registered { nonce, gateway },
     26 = GatewayAlive { gateway, space },
-    27 = Managers { managers, master },
+    27 = Managers { cluster, managers, master },
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
@@ -512,4 +571,5 @@ wire_enum!(Message {
     33 = CopyNarrow { job, range, last },
     34 = CopyIds { job, space, range, after, remembered, lowest_open },
     35 = CopyIdsStored { job, range, after },
+    36 = Recruit(recruit),
 });

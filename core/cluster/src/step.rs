@@ -2,9 +2,9 @@
 //! they want done.
 
 use crate::control::{ControlAnswer, ControlRequest};
-use crate::{Answer, Broken, Incarnation, KeyHash, Message, Operation, ServerId, Space};
+use crate::{Answer, Broken, Incarnation, KeyHash, Message, Operation, Recruit, Seat, ServerId, Space};
 use bytes::Bytes;
-use kumo_paxos::{CellId, Time};
+use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
 use kumo_session::{ConnectionId, UnixMillis};
 use std::net::SocketAddr;
 
@@ -50,8 +50,10 @@ pub enum ServerEffect {
     /// Keep this on disk, before any later effect is performed. It names this life, which is therefore on record
     /// before it acts: the next one is its successor.
     KeepSpace(Space),
-    /// Managers to keep a connection with, besides those this server was started with.
+    /// Managers to keep a connection with, besides those this server was started with; with no others.
     Managers(Vec<SocketAddr>),
+    /// Run a replica of the cell in this process, unless one of that cell runs.
+    Recruit(Recruit),
     /// Write a copy of the store beside it while serving.
     Backup {
         suffix: String,
@@ -69,13 +71,33 @@ pub enum ServerEffect {
 /// A change of a server's state worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerNote {
-    Adopted { space: Space },
-    Settling { arcs: usize },
-    SettlementDone { arcs: usize, micros: u64 },
-    CopyBegan { copies: u64 },
-    CopyDone { records: u64, bytes: u64 },
-    Dropped { records: u64 },
-    StoreFault { what: String },
+    Adopted {
+        space: Space,
+    },
+    Settling {
+        arcs: usize,
+    },
+    SettlementDone {
+        arcs: usize,
+        micros: u64,
+    },
+    CopyBegan {
+        copies: u64,
+    },
+    CopyDone {
+        records: u64,
+        bytes: u64,
+    },
+    Dropped {
+        records: u64,
+    },
+    StoreFault {
+        what: String,
+    },
+    /// Managers of another cell handed in a space, and it was ignored.
+    Stranger {
+        cluster: CellId,
+    },
 }
 
 /// What a server is told at its start.
@@ -96,6 +118,8 @@ pub struct ServerSettings {
     pub tombstone_micros_min: u64,
     /// Half a keepalive interval passes at most between signs of life; leases want them oftener.
     pub keepalive_micros: u64,
+    /// Where a replica of the cell could run in this process.
+    pub seat: Option<Seat>,
     pub broken: Broken,
 }
 
@@ -237,6 +261,16 @@ pub struct CellView {
     /// Until when on this node's clock it surely is; the end of its lease.
     pub lease_end: Option<Time>,
     pub members: Vec<SocketAddr>,
+    /// The same with what each is for and how it does; looked at by the master alone.
+    pub replicas: Vec<ReplicaView>,
+}
+
+/// A member of the cell as a replica sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaView {
+    pub address: SocketAddr,
+    pub role: Role,
+    pub state: ReplicaState,
 }
 
 /// What a manager wants done, in order.
@@ -248,16 +282,45 @@ pub enum ManagerEffect {
     Hangup(ConnectionId),
     /// Put this command up for agreement; it may get lost, and be executed late.
     Propose(Bytes),
+    /// Try to change the cell's members; what came of it shows in a later view.
+    Change(Change),
     Note(ManagerNote),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManagerNote {
-    Joined { server: ServerId },
-    Left { server: ServerId },
-    FaultProposed { server: ServerId },
-    Space { space: Space },
-    Refused { address: SocketAddr, reason: String },
+    Joined {
+        server: ServerId,
+    },
+    Left {
+        server: ServerId,
+    },
+    /// Its store belongs to another cluster, and this one has no members: an operator has to say what that means.
+    Foreign {
+        server: ServerId,
+    },
+    FaultProposed {
+        server: ServerId,
+    },
+    Space {
+        space: Space,
+    },
+    Refused {
+        address: SocketAddr,
+        reason: String,
+    },
+    /// A server is to run a replica of the cell there.
+    Recruiting {
+        server: SocketAddr,
+        voter: SocketAddr,
+    },
+    /// A replica is not wanted there any more.
+    Dismissing {
+        voter: SocketAddr,
+    },
+    Changing {
+        change: Change,
+    },
 }
 
 /// What a manager is told at its start.
@@ -276,5 +339,12 @@ pub struct ManagerSettings {
     pub replace_delay_micros: u64,
     /// Whether auto-replace is on in a cell that never had a master.
     pub auto_replace: bool,
+    /// Told to the servers that are recruited: the cell's heartbeat, and how long a session lives.
+    pub unit_micros: u64,
+    pub session_timeout_micros: u64,
+    /// This manager remembers its votes after a restart.
+    pub durable: bool,
+    /// A recruited voter that was down for so long is lost for good, one not needed for so long is let go.
+    pub voter_patience_micros: u64,
     pub broken: Broken,
 }

@@ -154,6 +154,7 @@ impl<A: Application> Cell<A> {
             Input::ClientDown(connection) => self.client_down(connection),
             Input::Client(connection, message) => self.client(now, connection, message, effects),
             Input::House(command) => self.house(now, command),
+            Input::HouseChange(change) => self.house_change(now, change),
             Input::Stop => self.stop(now),
         }
         self.turn(now, effects);

@@ -65,6 +65,13 @@ impl<A: Application> Cell<A> {
         self.agree(now, kumo_paxos::Input::Change(change));
     }
 
+    /// Nobody waits for the answer; so it must not be taken for an operator's.
+    pub(crate) fn house_change(&mut self, now: Time, change: Change) {
+        if self.change.is_none() && self.reign.is_some() {
+            self.agree(now, kumo_paxos::Input::Change(change));
+        }
+    }
+
     pub(crate) fn changed(&mut self, result: Result<(), ChangeRefusal>, effects: &mut Vec<Effect>) {
         let Some(PendingChange { connection, tag }) = self.change.take() else { return };
         if self.front.connections.contains_key(&connection) {

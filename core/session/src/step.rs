@@ -31,6 +31,9 @@ pub enum Input {
     /// The process that hosts this node wants a command executed, in no session: proposed if this node is
     /// the master, dropped otherwise. See [`SessionId::HOUSE`].
     House(Bytes),
+    /// The process that hosts this node wants the members changed: tried if no operator's change is under way,
+    /// and unanswered. What came of it shows in the configuration.
+    HouseChange(Change),
     /// A clean end is wanted: hand mastership on.
     Stop,
 }

@@ -15,6 +15,8 @@ use tracing::warn;
 pub struct GatewayLink {
     gateway: Gateway,
     post: Post,
+    /// Those it was started with.
+    managers: Vec<SocketAddr>,
     arrived: Vec<Arrived>,
     inputs: Vec<GatewayInput>,
     effects: Vec<GatewayEffect>,
@@ -54,6 +56,7 @@ impl GatewayLink {
         GatewayLink {
             gateway: Gateway::new(settings, now),
             post,
+            managers: managers.to_vec(),
             arrived: Vec::new(),
             inputs: Vec::new(),
             effects: Vec::new(),
@@ -121,10 +124,10 @@ impl GatewayLink {
                 GatewayEffect::Manager(to, message) => self.post.send_manager(to, &message),
                 GatewayEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
                 GatewayEffect::Undial(id) => self.post.undial(Target::Server(id)),
-                GatewayEffect::Managers(managers) => {
-                    for manager in managers {
-                        self.post.dial(now, Target::Manager(manager));
-                    }
+                GatewayEffect::Managers(mut managers) => {
+                    managers.extend(&self.managers);
+                    let dropped = self.post.only_managers(now, &managers);
+                    self.inputs.extend(dropped.into_iter().map(GatewayInput::ManagerDown));
                 }
                 GatewayEffect::Note(note) => {
                     if let GatewayNote::Adopted { space } = &note {

@@ -225,12 +225,16 @@ impl<A: Application, H: House<A>> Node<A, H> {
         self.wanted.retain(|effect| match effect {
             HouseEffect::Send(..) | HouseEffect::Hangup(_) => true,
             HouseEffect::Propose(command) => {
-                proposed.push(command.clone());
+                proposed.push(Input::House(command.clone()));
+                false
+            }
+            HouseEffect::Change(change) => {
+                proposed.push(Input::HouseChange(change.clone()));
                 false
             }
         });
-        for command in proposed {
-            self.cell.step(now, Input::House(command), &mut self.effects);
+        for input in proposed {
+            self.cell.step(now, input, &mut self.effects);
         }
     }
 
@@ -240,7 +244,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
                 HouseEffect::Send(id, body) => self.arrivals.send_body(id, &body, &mut self.inputs),
                 HouseEffect::Hangup(id) => self.arrivals.hang_up(now, id, &mut self.inputs),
                 // Put up for agreement already.
-                HouseEffect::Propose(_) => {}
+                HouseEffect::Propose(_) | HouseEffect::Change(_) => {}
             }
         }
     }

@@ -1,7 +1,7 @@
 //! [`House`]: what else lives in the process of a replica and is served at its port: the store's manager.
 
 use bytes::Bytes;
-use kumo_paxos::{Hello, Time};
+use kumo_paxos::{Change, Hello, Time};
 use kumo_session::{Application, Cell, ConnectionId};
 
 /// Something that stands beside a cell: it looks at what the cell has executed, has connections of its own at the
@@ -40,6 +40,8 @@ pub enum HouseEffect {
     Hangup(ConnectionId),
     /// A command without a session.
     Propose(Bytes),
+    /// A change of the cell's members.
+    Change(Change),
 }
 
 /// A plain cell has nobody beside it.

@@ -3,6 +3,7 @@
 mod job;
 mod plan;
 mod stat;
+mod voters;
 mod wait;
 
 use super::common::{self, CONTROL_PORT, SERVER_PORT};
@@ -186,7 +187,7 @@ Examples:
   kumoctl localhost backup nightly           every server writes STORE-nightly
   kumoctl localhost stat --format json
 
---format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, voters, master,
+--format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, voters [{address, kind, server, state}], risk, master,
 auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, paused, rate, percent, …, servers [{address, …}]}.
 
 Exit status:

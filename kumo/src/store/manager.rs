@@ -100,6 +100,10 @@ fn settings(manager: &Manager) -> Result<ManagerSettings, Failure> {
         clock_interval_micros: micros(manager.common.clock_interval),
         replace_delay_micros: micros(manager.replace_delay),
         auto_replace: manager.auto_replace,
+        unit_micros: manager.unit * 1000,
+        session_timeout_micros: micros(manager.session_timeout),
+        durable: !manager.memory,
+        voter_patience_micros: micros(VOTER_PATIENCE),
         broken: kumo_cluster::Broken::default(),
     })
 }
@@ -108,6 +112,9 @@ fn folder(listen: SocketAddr) -> PathBuf {
     let host = listen.ip().to_string().replace(':', "_");
     PathBuf::from(format!("kumo-manager-{host}-{}", listen.port()))
 }
+
+/// A server that does not come back for so long is replaced as a voter: a reboot is shorter.
+const VOTER_PATIENCE: Duration = Duration::from_secs(60);
 
 const LEASE_MIN: Duration = Duration::from_millis(200);
 

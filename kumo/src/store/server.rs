@@ -15,7 +15,7 @@ pub struct Server {
     /// Where it listens, and its name for the others
     #[arg(short = 'l', long, value_name = "ADDR[:19800]")]
     listen: String,
-    /// A second port, for streams between servers: bound, so that a clash is noticed; all goes through the first
+    /// A second port, where a replica of the managers' cell is reached if one runs here; records go through the first
     #[arg(short = 'L', long, value_name = "PORT", default_value_t = 19900)]
     stream_listen: u16,
     /// A manager
@@ -96,8 +96,8 @@ pub fn run(server: Server) -> Result<(), Failure> {
     };
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
-        let _stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen))?;
-        let node = kumo_node::store::run_server(listener, config, stop).await;
+        let stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen))?;
+        let node = kumo_node::store::run_server(listener, stream, config, stop).await;
         node.map_err(|error| Failure::refused(error.to_string()))
     })
 }

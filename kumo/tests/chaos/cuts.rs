@@ -2,7 +2,7 @@
 
 use crate::load::Load;
 use crate::namespaces::{self, Links};
-use crate::process::{Cell, bounded, until};
+use crate::process::{Cell, Place, bounded, until};
 use crate::raw::{self, Raw};
 use pfs::{Options, ReplicaState, Session};
 
@@ -26,7 +26,12 @@ async fn a_cell_works_on_while_a_link_is_cut() {
 
 async fn cut_links() {
     let links = Links::new(3);
-    let cell = Cell::start_at(links.places(), &["--session-timeout", "60"], false).await;
+    let places = links
+        .hosts()
+        .into_iter()
+        .map(|(host, prefix)| Place { address: (host, pfs::PORT).into(), prefix })
+        .collect();
+    let cell = Cell::start_at(places, &["--session-timeout", "60"], false).await;
     let load = Load::start(&cell).await;
     let mut cuts = 0;
     // One replica and the master do not hear each other, or only one of them hears the other. The third hears both.

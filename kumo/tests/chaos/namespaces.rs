@@ -1,8 +1,7 @@
 //! [`Links`]: every replica in a network namespace of its own, joined by this process, which can cut any way between
 //! two of them. Needs no privilege but that of making namespaces.
 
-use crate::process::Place;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::process::{Command, Output};
 
 /// The ways between replicas. Packets from one to the other pass through this process's namespace, and a rule there
@@ -63,13 +62,10 @@ impl Links {
         Links { count }
     }
 
-    /// In a namespace of its own every port is free.
-    pub fn places(&self) -> Vec<Place> {
-        let place = |number| Place {
-            address: SocketAddr::from((far(number), pfs::PORT)),
-            prefix: ["ip", "netns", "exec", &name(number)].map(str::to_owned).to_vec(),
-        };
-        (0..self.count).map(place).collect()
+    /// The hosts, and what runs a program there. Every port is free in a namespace of its own.
+    pub fn hosts(&self) -> Vec<(Ipv4Addr, Vec<String>)> {
+        let prefix = |number| ["ip", "netns", "exec", &name(number)].map(str::to_owned).to_vec();
+        (0..self.count).map(|number| (far(number), prefix(number))).collect()
     }
 
     /// What `from` sends to `to` is lost from now on.

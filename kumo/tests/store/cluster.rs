@@ -30,6 +30,8 @@ pub struct Node {
     pub name: String,
     pub address: SocketAddr,
     arguments: Vec<String>,
+    /// What runs it elsewhere, as in a network namespace.
+    prefix: Vec<String>,
     folder: PathBuf,
     child: Option<Child>,
 }
@@ -44,8 +46,21 @@ impl Cluster {
         cluster
     }
 
+    /// As [`start`](Cluster::start), with managers that keep nothing on disk.
+    pub fn start_forgetful(managers: usize, servers: usize) -> Cluster {
+        let cluster = Cluster::launch(managers, servers, &[], true);
+        cluster.attach();
+        cluster.until_active(servers);
+        cluster.until_served();
+        cluster
+    }
+
     /// As [`start`](Cluster::start), with nobody attached.
     pub fn start_detached(managers: usize, servers: usize, options: &[&str]) -> Cluster {
+        Cluster::launch(managers, servers, options, false)
+    }
+
+    fn launch(managers: usize, servers: usize, options: &[&str], forgetful: bool) -> Cluster {
         let folder = Folder::new();
         let (addresses, controls) = (free_addresses(managers), free_addresses(managers));
         let mut nodes = Vec::new();
@@ -54,8 +69,11 @@ impl Cluster {
             for partner in addresses.iter().filter(|partner| *partner != address) {
                 arguments.extend(words(&["-p", &partner.to_string()]));
             }
-            arguments.extend(words(&["-c", &controls[index].port().to_string(), "--data"]));
-            arguments.push(format!("manager-{index}"));
+            arguments.extend(words(&["-c", &controls[index].port().to_string()]));
+            match forgetful {
+                true => arguments.push("--memory".to_owned()),
+                false => arguments.extend(["--data".to_owned(), format!("manager-{index}")]),
+            }
             nodes.push(Node::new(&folder, format!("manager {index}"), *address, arguments));
         }
         let gateway = free_addresses(1)[0];
@@ -191,14 +209,26 @@ impl Drop for Cluster {
 
 impl Node {
     pub fn new(folder: &Folder, name: String, address: SocketAddr, arguments: Vec<String>) -> Node {
-        Node { name, address, arguments, folder: folder.path().to_owned(), child: None }
+        Node::at(folder.path().to_owned(), name, address, arguments, Vec::new())
+    }
+
+    pub fn at(
+        folder: PathBuf,
+        name: String,
+        address: SocketAddr,
+        arguments: Vec<String>,
+        prefix: Vec<String>,
+    ) -> Node {
+        Node { name, address, arguments, prefix, folder, child: None }
     }
 
     /// Starts a process where none runs. It ends with this one, whatever happens: its standard input is ours.
     pub fn run(&mut self) {
         assert!(self.child.is_none(), "one process at a time");
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let child = Command::new(KUMO)
+        let words: Vec<&str> = self.prefix.iter().map(String::as_str).chain([KUMO]).collect();
+        let child = Command::new(words[0])
+            .args(&words[1..])
             .args(&self.arguments)
             .arg("--exit-on-stdin-eof")
             .current_dir(&self.folder)
@@ -228,7 +258,7 @@ impl Node {
         self.child.take().expect("it runs").wait().unwrap();
     }
 
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -251,7 +281,7 @@ impl Node {
         self.folder.join(format!("{}.log", self.name.replace(' ', "-")))
     }
 
-    fn show_log(&self) {
+    pub fn show_log(&self) {
         let log = self.log();
         let skipped = log.lines().count().saturating_sub(LOG_LINES_SHOWN);
         println!("--- log of {} at {} ({skipped} lines before)", self.name, self.address);

@@ -59,6 +59,45 @@ fn without_managers_reads_and_writes_go_on() {
     assert!(tally.operations() >= 7 * OPERATIONS_BETWEEN);
 }
 
+#[test]
+fn managers_that_forgot_everything_are_refused_until_the_operator_rebuilds() {
+    let mut cluster = Cluster::start_forgetful(3, 3);
+    let load = Load::start(&cluster);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("managers forget");
+    cluster.managers.iter_mut().for_each(|manager| manager.kill());
+    cluster.managers.iter_mut().for_each(|manager| manager.run());
+    // A new cell, which knows of no server that is attached; and it is told what to do about it.
+    until("stat says what to do", || {
+        let output = cluster.kumoctl(&["stat"]);
+        let hint = String::from_utf8_lossy(&output.stderr).into_owned();
+        let block = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!block.contains("(active)") && !block.contains("(fault)"), "{block}");
+        (output.status.success() && hint.contains("3 connected servers") && hint.contains("rebuild"))
+            .then_some(())
+    });
+    let attach = cluster.kumoctl(&["attach"]);
+    assert_eq!(attach.status.code(), Some(1), "{attach:?}");
+    assert!(String::from_utf8_lossy(&attach.stderr).contains("rebuild"), "{attach:?}");
+    for server in &cluster.servers {
+        assert!(server.log().contains("managers of another cell are ignored"), "{}", server.log());
+    }
+    load.phase("servers go on by themselves");
+    load.further(4 * OPERATIONS_BETWEEN);
+    load.phase("rebuild");
+    cluster.order(&["rebuild"]);
+    cluster.until_active(3);
+    load.further(OPERATIONS_BETWEEN);
+    // The new managers do their duty.
+    load.phase("kill -9 of a server");
+    cluster.servers[2].kill();
+    cluster.until_fault(2);
+    load.further(OPERATIONS_BETWEEN);
+    let tally = load.finish();
+    println!("managers that forgot everything: 3 of 3 took effect; {tally}");
+    assert!(tally.operations() >= 7 * OPERATIONS_BETWEEN);
+}
+
 const OPERATIONS_BETWEEN: u64 = 500;
 
 /// As much as keeps a replace busy for longer than an order to pause it takes.

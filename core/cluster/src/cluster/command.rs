@@ -26,6 +26,11 @@ pub enum Command {
     /// What an operator, or auto-replace on behalf of one, wants. `ticket`: the master's number for it, by which it
     /// finds the outcome; a ticket counts once.
     Order { term: u64, ticket: u64, order: Order },
+    /// A server is to run a replica of the cell at that address: on record before it does, so that it is never taken
+    /// for a manager.
+    Recruit { term: u64, voter: SocketAddr, server: SocketAddr },
+    /// It is out of the cell, or never came into it.
+    Dismiss { term: u64, voter: SocketAddr },
 }
 
 /// A master's first command.
@@ -123,6 +128,8 @@ pub enum Objection {
     NotEmpty,
     #[error("the hash space to rebuild from breaks the rules")]
     BadSpace,
+    #[error("a cell has at most {} recruited voters", super::RECRUITED_MAX)]
+    TooManyRecruits,
 }
 
 wire_enum!(Command {
@@ -134,6 +141,8 @@ wire_enum!(Command {
     6 = Register { nonce },
     7 = ExpireGateways { term, gateways },
     8 = Order { term, ticket, order },
+    9 = Recruit { term, voter, server },
+    10 = Dismiss { term, voter },
 });
 wire_struct!(Lead { after, life, cluster, lease_micros, auto_replace });
 wire_enum!(Order {
@@ -167,4 +176,5 @@ wire_enum!(Objection {
     16 = OwnersLost,
     17 = NotEmpty,
     18 = BadSpace,
+    19 = TooManyRecruits,
 });

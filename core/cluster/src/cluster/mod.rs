@@ -11,4 +11,4 @@ mod state;
 
 pub(crate) use authority::authorities;
 pub use command::{Command, Lead, Objection, Order, Query};
-pub use state::{Cluster, GATEWAYS_MAX, LEASE_MICROS_MAX};
+pub use state::{Cluster, GATEWAYS_MAX, LEASE_MICROS_MAX, RECRUITED_MAX};

@@ -17,6 +17,9 @@ pub const GATEWAYS_MAX: usize = 16_384;
 /// The longest lease a master may grant: every new master waits that long before its first fault.
 pub const LEASE_MICROS_MAX: u64 = 60_000_000;
 
+/// Voters recruited at once: those that are wanted, those that take the places of lost ones, and those on their way out.
+pub const RECRUITED_MAX: usize = 8;
+
 /// What the managers agree on: the hash space, whose turn it is to manage it, and who talks to it.
 /// Changed by executing the log and by nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Cluster {
     pub(super) nonces: BTreeMap<u128, GatewayId>,
     /// The id issued last.
     pub(super) gateway_last: GatewayId,
+    /// Replicas in servers' processes, with the servers: all other members of the cell are managers.
+    recruited: BTreeMap<SocketAddr, SocketAddr>,
     /// Outcomes of this term's last orders by ticket, for the master that put them up.
     answers: BTreeMap<u64, Result<(), Objection>>,
     /// Tickets up to this one were answered.
@@ -71,6 +76,7 @@ impl Cluster {
             gateways: BTreeMap::new(),
             nonces: BTreeMap::new(),
             gateway_last: GatewayId(0),
+            recruited: BTreeMap::new(),
             answers: BTreeMap::new(),
             ticket_floor: 0,
             time: UnixMillis(0),
@@ -122,6 +128,11 @@ impl Cluster {
         self.nonces.get(&nonce).copied()
     }
 
+    /// Where servers run replicas of the cell, or are to, and which servers.
+    pub fn recruited(&self) -> &BTreeMap<SocketAddr, SocketAddr> {
+        &self.recruited
+    }
+
     /// What became of the order with that ticket in this term.
     pub fn answer(&self, ticket: u64) -> Option<Result<(), Objection>> {
         self.answers.get(&ticket).copied()
@@ -168,7 +179,26 @@ impl Cluster {
                 self.remember(ticket, done);
                 done
             }
+            Command::Recruit { term, voter, server } => {
+                self.in_term(term)?;
+                self.recruit(voter, server)
+            }
+            Command::Dismiss { term, voter } => {
+                self.in_term(term)?;
+                self.recruited.remove(&voter).map(|_| ()).ok_or(Objection::Nothing)
+            }
         }
+    }
+
+    fn recruit(&mut self, voter: SocketAddr, server: SocketAddr) -> Result<(), Objection> {
+        if self.recruited.contains_key(&voter) {
+            return Err(Objection::Nothing);
+        }
+        if self.recruited.len() >= RECRUITED_MAX {
+            return Err(Objection::TooManyRecruits);
+        }
+        self.recruited.insert(voter, server);
+        Ok(())
     }
 
     fn order(&mut self, entry: Entry, order: Order) -> Result<(), Objection> {
@@ -287,6 +317,7 @@ impl Cluster {
             (self.gateways.len() <= GATEWAYS_MAX, "gateways are limited"),
             (self.nonces.len() == self.gateways.len(), "each live gateway has its wish"),
             (self.attach_wanted.is_disjoint(&self.detach_wanted), "nobody is wanted in and out"),
+            (self.recruited.len() <= RECRUITED_MAX, "recruited voters are limited"),
         ];
         rules.into_iter().find(|(kept, _)| !kept).map(|(_, rule)| rule)
     }
@@ -356,6 +387,7 @@ struct Kept {
     faults: u64,
     gateways: Vec<(GatewayId, u128)>,
     gateway_last: GatewayId,
+    recruited: Vec<(SocketAddr, SocketAddr)>,
     answers: Vec<(u64, Option<Objection>)>,
     ticket_floor: u64,
     time: UnixMillis,
@@ -374,6 +406,7 @@ wire_struct!(Kept {
     faults,
     gateways,
     gateway_last,
+    recruited,
     answers,
     ticket_floor,
     time,
@@ -394,6 +427,7 @@ impl Kept {
             faults: cluster.faults,
             gateways: cluster.gateways.iter().map(|(&id, &nonce)| (id, nonce)).collect(),
             gateway_last: cluster.gateway_last,
+            recruited: cluster.recruited.iter().map(|(&voter, &server)| (voter, server)).collect(),
             answers: cluster.answers.iter().map(|(&ticket, done)| (ticket, done.err())).collect(),
             ticket_floor: cluster.ticket_floor,
             time: cluster.time,
@@ -420,6 +454,7 @@ impl Kept {
             nonces: self.gateways.iter().map(|&(id, nonce)| (nonce, id)).collect(),
             gateways: self.gateways.into_iter().collect(),
             gateway_last: self.gateway_last,
+            recruited: self.recruited.into_iter().collect(),
             answers: self
                 .answers
                 .into_iter()
@@ -433,7 +468,7 @@ impl Kept {
     }
 }
 
-const SNAPSHOT_VERSION: u32 = 1;
+const SNAPSHOT_VERSION: u32 = 2;
 
 /// Outcomes kept for the master. More than it has orders under way at once.
 const ANSWERS_MAX: usize = 256;

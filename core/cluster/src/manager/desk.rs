@@ -1,6 +1,6 @@
 //! [`Desk`]: operators' requests, each answered when its effect is seen in what was executed, or when it cannot have one.
 
-use super::orders::Hindrance;
+use super::orders::{Hindrance, is_foreign};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
@@ -135,7 +135,7 @@ impl Manager {
                     self.desk.waiting.push(waiting);
                     continue;
                 }
-                Served::NotYet => ControlAnswer::Refused(overdue(led, &waiting).to_owned()),
+                Served::NotYet => ControlAnswer::Refused(self.overdue(led, &waiting)),
                 Served::Elsewhere => continue,
                 Served::Answer(answer) => *answer,
             };
@@ -219,6 +219,7 @@ impl Manager {
             gets: heard.alive.gets,
             sets: heard.alive.sets,
             deletes: heard.alive.deletes,
+            foreign: is_foreign(heard, cluster.space()),
         });
         Stat {
             space: cluster.space().clone(),
@@ -229,6 +230,7 @@ impl Manager {
             gateways: cluster.gateways().len() as u64,
             managers: self.cell.members.clone(),
             master: self.cell.master,
+            voters: self.voters(cluster),
         }
     }
 
@@ -291,6 +293,27 @@ impl Manager {
         effects.push(ManagerEffect::Answer(backup.connection, ControlAnswer::Backup(results)));
     }
 
+    /// A server that another cell than this one leads.
+    fn led_elsewhere(&self) -> Option<SocketAddr> {
+        self.peers.connected().find(|heard| heard.alive.leased).map(|heard| heard.alive.server.address)
+    }
+
+    fn overdue(&self, led: bool, waiting: &Waiting) -> String {
+        if !led {
+            return "the managers have not agreed on a master in time".to_owned();
+        }
+        match (&waiting.ordered, &waiting.request, self.led_elsewhere()) {
+            (Some(_), _, _) => "the managers have not agreed in time; it may still be done".to_owned(),
+            (None, ControlRequest::Rebuild, Some(server)) => format!(
+                "the cell that {server} belongs to still leads it: stop these managers and start them one after the other, they find it again"
+            ),
+            (None, ControlRequest::Rebuild, None) => "no server has sent its hash space in time".to_owned(),
+            (None, _, _) => {
+                "a server has restarted, and its earlier life is not declared fault yet".to_owned()
+            }
+        }
+    }
+
     /// Asks the server that holds the newest space for it.
     fn rebuilt_from(
         &mut self,
@@ -300,6 +323,10 @@ impl Manager {
     ) -> Result<Order, Hindrance> {
         if !cluster.space().members.is_empty() {
             return Err(Hindrance::Refused(Objection::NotEmpty.to_string()));
+        }
+        // Two cells would manage one hash space. A lease of managers that are gone runs out in a moment.
+        if self.led_elsewhere().is_some() {
+            return Err(Hindrance::NotYet);
         }
         let holders = self.peers.connected().filter(|heard| {
             let foreign = heard.alive.cluster.is_some_and(|cluster_id| cluster_id != cluster.space().cluster);
@@ -334,20 +361,10 @@ fn refused(reason: String) -> Served {
     Served::Answer(Box::new(ControlAnswer::Refused(reason)))
 }
 
-fn overdue(led: bool, waiting: &Waiting) -> &'static str {
-    if !led {
-        return "the managers have not agreed on a master in time";
-    }
-    match (&waiting.ordered, &waiting.request) {
-        (Some(_), _) => "the managers have not agreed in time; it may still be done",
-        (None, ControlRequest::Rebuild) => "no server has sent its hash space in time",
-        (None, _) => "a server has restarted, and its earlier life is not declared fault yet",
-    }
-}
-
 fn is_suffix(suffix: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed)
+    // What ends in -cell beside a store is a recruited voter's memory.
+    (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed) && suffix != "cell"
 }
 
 /// Operators' requests under way at once.

@@ -72,7 +72,7 @@ impl Manager {
     ) -> bool {
         let Some(new) = self.peers.gateway(connection) else { return false };
         if new {
-            effects.push(ManagerEffect::Send(connection, self.managers()));
+            effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
         }
         self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
         true

@@ -149,6 +149,12 @@ impl Manager {
                 Place::Member | Place::Foreign => {}
             }
         }
+        let foreign = self.peers.connected().any(|heard| is_foreign(heard, space));
+        if lives.is_empty() && space.members.is_empty() && foreign {
+            let reason = "the connected servers belong to another cluster: if this cell takes the place of one that is \
+                          lost, `rebuild` takes over the hash space that they hold";
+            return Err(Hindrance::Refused(reason.to_owned()));
+        }
         if lives.is_empty() && !has_returned(space) {
             let reason = "nothing to attach: every connected server is attached".to_owned();
             return Err(Hindrance::Refused(reason));
@@ -191,12 +197,17 @@ fn place(heard: &Heard, space: &Space) -> Place {
     if space.index_of(server).is_some() {
         return Place::Member;
     }
-    if heard.alive.cluster.is_some_and(|cluster| cluster != space.cluster) {
+    if is_foreign(heard, space) {
         return Place::Foreign;
     }
     let succeeds =
         space.members.iter().any(|member| member.address == server.address && acts(space, member.id()));
     if succeeds { Place::Succeeds } else { Place::Outside }
+}
+
+/// Its store belongs to another cluster.
+pub(super) fn is_foreign(heard: &Heard, space: &Space) -> bool {
+    heard.alive.cluster.is_some_and(|cluster| cluster != space.cluster)
 }
 
 fn to_detach(named: &[SocketAddr], space: &Space) -> Result<Vec<SocketAddr>, String> {

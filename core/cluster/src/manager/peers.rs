@@ -275,8 +275,8 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        let server = alive.server;
-        effects.push(ManagerEffect::Send(connection, self.managers()));
+        let (server, space_cluster) = (alive.server, cluster.space().cluster);
+        effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
         let there = self.peers.addresses.get(&server.address).copied();
         if there.is_some_and(|there| there != server) {
             self.peers.set_role(connection, Role::Newcomer);
@@ -295,6 +295,9 @@ impl Manager {
             effects.push(ManagerEffect::Hangup(before));
         } else {
             effects.push(ManagerEffect::Note(ManagerNote::Joined { server }));
+            if alive.cluster.is_some_and(|cluster| cluster != space_cluster) {
+                effects.push(ManagerEffect::Note(ManagerNote::Foreign { server }));
+            }
         }
         self.peers.set_role(connection, Role::Server(server));
         self.peers.addresses.insert(server.address, server);

@@ -57,6 +57,7 @@ pub(super) struct Term {
     pub quiet: Option<(super::orders::Wish, Time)>,
     pub expired_at: Option<Time>,
     pub gateway_heard: BTreeMap<GatewayId, Time>,
+    pub voters: super::recruit::Voters,
 }
 
 /// What was put up is about this; one command a topic is under way.
@@ -68,6 +69,7 @@ pub(super) enum Topic {
     Cleared,
     Expire,
     Auto,
+    Recruit,
     Register(u128),
     Order(u64),
 }
@@ -84,6 +86,10 @@ impl Reign {
     /// When our term began here.
     pub fn since(&self) -> Option<Time> {
         self.own.as_ref().map(|term| term.since)
+    }
+
+    pub fn own_ref(&self) -> Option<&Term> {
+        self.own.as_ref()
     }
 
     pub fn own(&mut self) -> Option<&mut Term> {
@@ -141,6 +147,7 @@ impl Term {
             quiet: None,
             expired_at: None,
             gateway_heard: BTreeMap::new(),
+            voters: super::recruit::Voters::default(),
         }
     }
 

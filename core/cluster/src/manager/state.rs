@@ -127,7 +127,7 @@ impl Manager {
         self.cell = view;
         if told {
             for connection in self.peers.followers() {
-                effects.push(ManagerEffect::Send(connection, self.managers()));
+                effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
             }
         }
         if changed && self.cell.leads {
@@ -198,6 +198,7 @@ impl Manager {
             | Message::Registered { .. }
             | Message::Managers { .. }
             | Message::Backup { .. }
+            | Message::Recruit(_)
             | Message::Unwelcome { .. } => {}
         }
     }
@@ -213,13 +214,15 @@ impl Manager {
             self.serve_registrations(now, cluster, effects);
             self.expire_gateways(now, cluster, effects);
             self.auto_replace(now, cluster, effects);
+            self.recruit(now, cluster, effects);
         }
         self.work(now, cluster, effects);
     }
 
     /// Who the managers are, for servers and gateways.
-    pub(super) fn managers(&self) -> Message {
-        Message::Managers { managers: self.cell.members.clone(), master: self.cell.master }
+    pub(super) fn managers(&self, cluster: &Cluster) -> Message {
+        let (managers, master) = (self.cell.members.clone(), self.cell.master);
+        Message::Managers { cluster: cluster.space().cluster, managers, master }
     }
 
     /// The cell's time: people's clock here, and never below what was told or logged before.

@@ -16,11 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: Store> Server<S> {
     pub(super) fn adopt(&mut self, now: Time, space: Space, effects: &mut Vec<ServerEffect>) {
-        if self.world.as_ref().is_some_and(|world| world.number() >= space.number) || !space.well_formed() {
+        if self.settings.cluster.is_some_and(|cluster| cluster != space.cluster) {
+            // Its managers may have lost their memory: the operator has to know, once.
+            if self.stranger.replace(space.cluster) != Some(space.cluster) {
+                effects.push(ServerEffect::Note(ServerNote::Stranger { cluster: space.cluster }));
+            }
             return;
         }
-        if self.settings.cluster.is_some_and(|cluster| cluster != space.cluster) {
-            // Only managers are told; a server or gateway of another cluster gets no answer.
+        if self.world.as_ref().is_some_and(|world| world.number() >= space.number) || !space.well_formed() {
             return;
         }
         let me = space.index_of(self.settings.id);

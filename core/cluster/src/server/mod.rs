@@ -74,6 +74,8 @@ pub struct Server<S: Store> {
     sweep: sweep::Sweep,
     counts: Counts,
     backup_for: Option<SocketAddr>,
+    /// The other cell that was heard of last.
+    stranger: Option<kumo_paxos::CellId>,
     flushes: Vec<flush::Flush>,
     tick_at: Time,
     alive_at: Time,
@@ -114,6 +116,7 @@ impl<S: Store> Server<S> {
             sweep: sweep::Sweep::default(),
             counts: Counts::default(),
             backup_for: None,
+            stranger: None,
             flushes: Vec::new(),
             tick_at: now,
             alive_at: now,
@@ -243,6 +246,7 @@ impl<S: Store> Server<S> {
             | Message::Managers { .. }
             | Message::Backup { .. }
             | Message::BackedUp { .. }
+            | Message::Recruit(_)
             | Message::Flush { .. }
             | Message::Flushed { .. }
             | Message::Unwelcome { .. } => {}
@@ -268,11 +272,17 @@ impl<S: Store> Server<S> {
                     effects.push(ServerEffect::Manager(from, Message::NewSpace { space }));
                 }
             }
-            Message::Managers { managers, .. } => effects.push(ServerEffect::Managers(managers)),
+            // Those of another cell, which forgot this one, must not take the place of its own.
+            Message::Managers { cluster, managers, .. }
+                if self.settings.cluster.is_none_or(|ours| ours == cluster) =>
+            {
+                effects.push(ServerEffect::Managers(managers));
+            }
             Message::Backup { suffix } => {
                 self.backup_for = Some(from);
                 effects.push(ServerEffect::Backup { suffix });
             }
+            Message::Recruit(recruit) => effects.push(ServerEffect::Recruit(recruit)),
             Message::Unwelcome { reason } => effects.push(ServerEffect::Exit(reason)),
             _other => {}
         }
@@ -360,6 +370,8 @@ impl<S: Store> Server<S> {
             gets: self.counts.gets,
             sets: self.counts.sets,
             deletes: self.counts.deletes,
+            seat: self.settings.seat,
+            leased: self.has_lease(now),
         };
         for &manager in self.managers.iter().filter(|&&one| only.is_none_or(|only| only == one)) {
             effects.push(ServerEffect::Manager(manager, Message::Alive(alive.clone())));

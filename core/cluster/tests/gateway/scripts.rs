@@ -70,7 +70,7 @@ impl Stage {
             }
             ["lists", all] => {
                 let managers = all.bytes().map(|one| manager(one - b'0')).collect();
-                Message::Managers { managers, master: Some(from) }
+                Message::Managers { cluster: crate::names::CLUSTER, managers, master: Some(from) }
             }
             ["refuses"] => Message::Unwelcome { reason: "too new".to_owned() },
             other => any_message(other),

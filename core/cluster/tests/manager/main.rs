@@ -5,6 +5,7 @@ mod log;
 mod node;
 mod promises;
 mod random;
+mod recruits;
 mod server;
 mod watch;
 mod world;

@@ -35,6 +35,10 @@ impl Bench {
             clock_interval_micros: 500_000,
             replace_delay_micros: 4_000_000,
             auto_replace: false,
+            unit_micros: 100_000,
+            session_timeout_micros: 10_000_000,
+            durable: true,
+            voter_patience_micros: 60_000_000,
             broken: Default::default(),
         };
         Bench {
@@ -68,6 +72,7 @@ impl Bench {
             leads: true,
             lease_end: Some(Time(u64::MAX)),
             members: vec![address(900)],
+            replicas: Vec::new(),
         };
         self.step(ManagerInput::Cell(view));
     }
@@ -90,6 +95,7 @@ impl Bench {
                         self.step(ManagerInput::Timeout);
                     }
                 }
+                ManagerEffect::Change(change) => panic!("nobody is to be recruited: {change:?}"),
                 ManagerEffect::Note(_) => {}
             }
         }
@@ -122,6 +128,8 @@ impl Bench {
             gets: 0,
             sets: 0,
             deletes: 0,
+            seat: None,
+            leased: false,
         }
     }
 
@@ -407,6 +415,27 @@ fn a_new_cell_takes_the_newest_space_of_the_servers() {
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
     assert_eq!(bench.log.cluster.space().members, space.members);
     assert!(bench.log.cluster.space().number > space.number);
+}
+
+#[test]
+fn servers_that_another_cell_leads_are_not_rebuilt_from() {
+    let space = Log::with_servers(1..=2).cluster.space().clone();
+    let mut bench = Bench::new();
+    bench.lead();
+    bench.step(ManagerInput::Up(ConnectionId(1)));
+    let led =
+        Alive { cluster: Some(CellId(5)), space: space.number, leased: true, ..bench.sign(server(1, 1)) };
+    bench.alive(1, led.clone());
+    bench.ask(ControlRequest::Rebuild);
+    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space }));
+    bench.pass(16_000_000, &[]);
+    assert!(
+        matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("still leads it"))
+    );
+    assert!(bench.log.cluster.space().members.is_empty());
+    bench.alive(1, Alive { leased: false, ..led });
+    bench.ask(ControlRequest::Rebuild);
+    assert!(bench.sent.iter().any(|(to, message)| *to == 1 && matches!(message, Message::WantSpace { .. })));
 }
 
 #[test]

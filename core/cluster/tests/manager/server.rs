@@ -86,6 +86,8 @@ impl Server {
             gets: 0,
             sets: 0,
             deletes: 0,
+            seat: None,
+            leased: false,
         }
     }
 

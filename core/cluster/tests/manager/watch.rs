@@ -87,7 +87,11 @@ impl Watch {
             Command::Return { .. } => self.returns += 1,
             Command::ExpireGateways { .. } => self.expiries += 1,
             Command::Lead(_) => self.terms += 1,
-            Command::Fault { .. } | Command::Register { .. } | Command::Order { .. } => {}
+            Command::Fault { .. }
+            | Command::Register { .. }
+            | Command::Order { .. }
+            | Command::Recruit { .. }
+            | Command::Dismiss { .. } => {}
         }
     }
 

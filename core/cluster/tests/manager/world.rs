@@ -228,6 +228,7 @@ impl World {
                 self.step(manager, ManagerInput::Down(connection));
             }
             ManagerEffect::Propose(command) => self.propose(command),
+            ManagerEffect::Change(change) => panic!("nobody is to be recruited: {change:?}"),
             ManagerEffect::Note(_) => {}
         }
     }
@@ -304,6 +305,7 @@ impl World {
             leads,
             lease_end: leads.then(|| Time(clock.at(self.lease_until))),
             members,
+            replicas: Vec::new(),
         };
         self.step(manager, ManagerInput::Cell(view));
     }
@@ -482,6 +484,10 @@ impl World {
             clock_interval_micros: 500_000,
             replace_delay_micros: 4_000_000,
             auto_replace: false,
+            unit_micros: 100_000,
+            session_timeout_micros: 10_000_000,
+            durable: true,
+            voter_patience_micros: 60_000_000,
             broken: self.broken,
         };
         let manager = Manager::new(settings, Time(clock.at(self.now)));

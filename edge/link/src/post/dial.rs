@@ -3,6 +3,7 @@
 use super::Target;
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use tracing::info;
 
 /// Everybody who is dialled, with a pause that grows while it leads to nothing.
@@ -30,6 +31,13 @@ impl Dials {
 
     pub fn drop(&mut self, target: Target) {
         self.wanted.remove(&target);
+    }
+
+    pub fn managers(&self) -> impl Iterator<Item = SocketAddr> {
+        self.wanted.keys().filter_map(|target| match target {
+            Target::Manager(address) => Some(*address),
+            Target::Server(_) => None,
+        })
     }
 
     /// Everything is dialled again, servers only when they are wanted anew.

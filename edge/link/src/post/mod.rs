@@ -130,6 +130,15 @@ impl Post {
         }
     }
 
+    /// Keeps connections with these managers and no others. Returns those that are given up.
+    pub fn only_managers(&mut self, now: Time, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
+        wanted.iter().for_each(|&manager| self.dial(now, Target::Manager(manager)));
+        let dropped: Vec<SocketAddr> =
+            self.dials.managers().filter(|manager| !wanted.contains(manager)).collect();
+        dropped.iter().for_each(|&manager| self.undial(Target::Manager(manager)));
+        dropped
+    }
+
     /// Ends every connection of this protocol but those with tools: a new life begins.
     pub fn hang_up_all(&mut self) {
         for (id, line) in std::mem::take(&mut self.lines) {

@@ -5,7 +5,7 @@ use crate::house::{House, HouseEffect, HouseInput};
 use crate::pair::Pair;
 use crate::store::notes;
 use kumo_cluster::control::{ToolAnswer, ToolRequest};
-use kumo_cluster::{CellView, Manager, ManagerEffect, ManagerInput, Message};
+use kumo_cluster::{CellView, Manager, ManagerEffect, ManagerInput, Message, ReplicaView};
 use kumo_paxos::{Instance, Side, Time};
 use kumo_session::{Cell, ConnectionId};
 use kumo_wire::Wire;
@@ -75,7 +75,8 @@ impl ManagerHouse {
         self.manager.step(now, input, &cell.application().cluster, &mut self.effects);
     }
 
-    fn look_at_cell(&mut self, now: Time, cell: &Cell<Pair>) {
+    /// `due`: the manager looks at what only time brings about, and wants to know how the others do.
+    fn look_at_cell(&mut self, now: Time, due: bool, cell: &Cell<Pair>) {
         let replica = cell.replica();
         let leads = cell.is_master();
         let master = replica.master();
@@ -89,7 +90,11 @@ impl ManagerHouse {
         let members = replica.configuration().map_or_else(Vec::new, |configuration| {
             configuration.members.iter().map(|member| member.address).collect()
         });
-        self.view = CellView { cluster: cell.hello().cell, master, leads, lease_end, members };
+        let replicas = match leads && (due || !self.view.leads || self.view.members != members) {
+            true => replicas(now, cell),
+            false => std::mem::take(&mut self.view.replicas),
+        };
+        self.view = CellView { cluster: cell.hello().cell, master, leads, lease_end, members, replicas };
         let input = ManagerInput::Cell(self.view.clone());
         self.manager.step(now, input, &cell.application().cluster, &mut self.effects);
     }
@@ -103,10 +108,21 @@ impl ManagerHouse {
                 }
                 ManagerEffect::Hangup(id) => wanted.push(HouseEffect::Hangup(id)),
                 ManagerEffect::Propose(command) => wanted.push(HouseEffect::Propose(command)),
+                ManagerEffect::Change(change) => wanted.push(HouseEffect::Change(change)),
                 ManagerEffect::Note(note) => notes::manager(&note),
             }
         }
     }
+}
+
+fn replicas(now: Time, cell: &Cell<Pair>) -> Vec<ReplicaView> {
+    let seen = cell.status(now).replicas.into_iter();
+    seen.map(|replica| ReplicaView {
+        address: replica.member.address,
+        role: replica.member.role,
+        state: replica.state,
+    })
+    .collect()
 }
 
 impl House<Pair> for ManagerHouse {
@@ -126,7 +142,7 @@ impl House<Pair> for ManagerHouse {
         }
         let cluster = &cell.application().cluster;
         // First how the cell stands now: with an older view the manager would take its lease for run out.
-        self.look_at_cell(now, cell);
+        self.look_at_cell(now, due, cell);
         self.manager.step(now, ManagerInput::Wall(clock::wall()), cluster, &mut self.effects);
         for input in arrived.drain(..) {
             self.arrived(now, input, cell, wanted);

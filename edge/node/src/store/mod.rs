@@ -9,6 +9,7 @@ mod report;
 mod request;
 mod server;
 mod stats;
+mod voter;
 
 pub use gateway::{GatewayConfig, run_gateway};
 pub use kumo_store::Sync as StoreSync;

@@ -2,7 +2,7 @@
 
 use super::binary_log::{Value, record};
 use kumo_cluster::{GatewayError, GatewayNote, ManagerNote, MemberState, Operation, ServerNote, Space};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 pub fn server(note: &ServerNote) {
     match note {
@@ -29,6 +29,10 @@ pub fn server(note: &ServerNote) {
         ServerNote::Dropped { records } => {
             info!(records, "dropped what others own now");
             record("dropped", || vec![("records", (*records).into())]);
+        }
+        ServerNote::Stranger { cluster } => {
+            warn!(%cluster, "managers of another cell are ignored: this server goes on with its own hash space");
+            record("stranger", || vec![("cluster", Value::text(cluster))]);
         }
         ServerNote::StoreFault { what } => {
             warn!(what, "the store refused");
@@ -69,6 +73,10 @@ pub fn manager(note: &ManagerNote) {
             warn!(server = %server.address, "server left");
             record("left", || vec![("server", Value::text(server.address))]);
         }
+        ManagerNote::Foreign { server } => {
+            warn!(server = %server.address, "{}", FOREIGN);
+            record("foreign", || vec![("server", Value::text(server.address))]);
+        }
         ManagerNote::FaultProposed { server } => {
             warn!(server = %server.address, "server is lost");
             record("lost", || vec![("server", Value::text(server.address))]);
@@ -81,6 +89,16 @@ pub fn manager(note: &ManagerNote) {
             warn!(%address, reason, "refused");
             record("refused", || vec![("address", Value::text(address)), ("reason", Value::text(reason))]);
         }
+        ManagerNote::Recruiting { server, voter } => {
+            info!(%server, %voter, "a server is to vote in the cell");
+            record("recruited", || vec![("server", Value::text(server)), ("voter", Value::text(voter))]);
+        }
+        ManagerNote::Dismissing { voter } => {
+            info!(%voter, "not wanted in the cell any more");
+            record("dismissed", || vec![("voter", Value::text(voter))]);
+        }
+        // What came of it is noted by the replica.
+        ManagerNote::Changing { change } => debug!(?change, "members of the cell"),
     }
 }
 
@@ -200,3 +218,7 @@ fn with(
     fields.push((name, value.into()));
     fields
 }
+
+/// What an operator has to decide when managers know nothing and servers do.
+const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
+                       `kumoctl rebuild` takes over the hash space that the servers hold";

@@ -8,10 +8,11 @@ use crate::hub::{Alarm, Hub};
 use crate::post::{Arrived, Me, Post, Target};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
+use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Fault, Incarnation, Message, Reply, Server, ServerEffect, ServerId, ServerInput, ServerSettings,
-    Space,
+    Answer, Fault, Incarnation, Message, Recruit, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
+    ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
@@ -51,6 +52,8 @@ struct ServerNode {
     effects: Vec<ServerEffect>,
     /// Requests of gateways that do not read their answers as fast as they ask.
     deferred: Vec<Arrived>,
+    /// The cell may want a replica in this process.
+    voter: Voter,
     alarm: Alarm,
     uptime: Uptime,
     backups: mpsc::UnboundedReceiver<(String, Result<String, String>)>,
@@ -61,18 +64,24 @@ struct ServerNode {
     stopping_until: Option<Time>,
 }
 
-/// Runs a server on a socket that is bound already, until `stop` completes or it must end.
+/// Runs a server on sockets that are bound already, until `stop` completes or it must end. `stream`: where a replica
+/// of the cell is reached, if one runs here.
 pub async fn run_server(
     listener: TcpListener,
+    stream: TcpListener,
     config: ServerConfig,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    let node = ServerNode::open(listener, config)?;
+    let node = ServerNode::open(listener, stream, config)?;
     node.run(stop).await
 }
 
 impl ServerNode {
-    fn open(listener: TcpListener, config: ServerConfig) -> Result<ServerNode, NodeError> {
+    fn open(
+        listener: TcpListener,
+        stream: TcpListener,
+        config: ServerConfig,
+    ) -> Result<ServerNode, NodeError> {
         let address = config.listen;
         let fault = |error| NodeError::Listen { address, error };
         listener.set_nonblocking(true).map_err(fault)?;
@@ -93,7 +102,8 @@ impl ServerNode {
             post.dial(now, Target::Manager(manager));
         }
         let (backup_done, backups) = mpsc::unbounded_channel();
-        let server = Server::new(settings(&config, id, kept), engine.clone(), now);
+        let voter = restarted(Voter::new(stream, config.store.as_deref())?, &engine)?;
+        let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
         info!(%address, ?incarnation, store = ?config.store, "listening");
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
@@ -104,6 +114,7 @@ impl ServerNode {
             arrived: Vec::new(),
             effects: Vec::new(),
             deferred: Vec::new(),
+            voter,
             alarm: Alarm::default(),
             uptime: Uptime::new(),
             backups,
@@ -120,6 +131,7 @@ impl ServerNode {
         if let Err(fault) = self.engine.sync() {
             error!(%fault, "the store could not be written out at the end");
         }
+        self.voter.end().await;
         end
     }
 
@@ -137,6 +149,7 @@ impl ServerNode {
         // Read after the last byte of what arrived: the lease is counted from it.
         let now = clock::now();
         self.poll_backups(now, context);
+        self.poll_voter(context);
         self.step(now);
         self.store_and_send(now);
         self.post.flush(now, &mut self.arrived);
@@ -223,11 +236,13 @@ impl ServerNode {
                 ServerEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
                 ServerEffect::Undial(id) => self.post.undial(Target::Server(id)),
                 ServerEffect::KeepSpace(space) => self.keep(&space),
-                ServerEffect::Managers(managers) => {
-                    for manager in managers {
-                        self.post.dial(now, Target::Manager(manager));
+                ServerEffect::Managers(mut managers) => {
+                    managers.extend(&self.config.managers);
+                    for manager in self.post.only_managers(now, &managers) {
+                        self.server.step(now, ServerInput::ManagerDown(manager), &mut self.effects);
                     }
                 }
+                ServerEffect::Recruit(recruit) => self.recruit(recruit),
                 ServerEffect::Backup { suffix } => self.backup(suffix),
                 ServerEffect::Note(note) => notes::server(&note),
                 ServerEffect::Reborn { reason } => {
@@ -283,7 +298,29 @@ impl ServerNode {
         let id = ServerId { address: self.config.listen, incarnation };
         self.post.hang_up_all();
         self.post.set_me(Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) });
-        self.server = Server::new(settings(&self.config, id, kept), self.engine.clone(), now);
+        let settings = settings(&self.config, id, kept, self.voter.seat());
+        self.server = Server::new(settings, self.engine.clone(), now);
+    }
+
+    /// The cell wants a replica here. That is on record first, so that a restart brings it back.
+    fn recruit(&mut self, recruit: Recruit) {
+        let started = recruited(&self.engine, self.voter.seat()).and_then(|kept| {
+            if kept.as_ref() != Some(&recruit) {
+                keep_recruit(&self.engine, Some((self.voter.seat().address, recruit.clone())))?;
+            }
+            self.voter.start(recruit, kept.as_ref())
+        });
+        if let Err(reason) = started {
+            error!(%reason, "a replica of the cell could not be started");
+        }
+    }
+
+    fn poll_voter(&mut self, context: &mut Context) {
+        if self.voter.poll(context) == Some(true)
+            && let Err(reason) = keep_recruit(&self.engine, None)
+        {
+            error!(%reason, "that the cell has let its replica go could not be kept");
+        }
     }
 
     /// A copy of the store beside it, by a thread of its own.
@@ -302,7 +339,7 @@ impl ServerNode {
         name.push(&suffix);
         let (destination, engine) = (PathBuf::from(name), self.engine.clone());
         tokio::task::spawn_blocking(move || {
-            let result = match engine.backup(&destination, &[NOTE_LIVES]) {
+            let result = match engine.backup(&destination, &[NOTE_LIVES, NOTE_VOTER]) {
                 Ok(_) => Ok(destination.display().to_string()),
                 Err(error) => Err(error.to_string()),
             };
@@ -374,7 +411,25 @@ fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
     T::from_bytes(bytes.into()).map(Some).map_err(damaged)
 }
 
-fn settings(config: &ServerConfig, id: ServerId, kept: Kept) -> ServerSettings {
+/// What the cell said when it wanted a replica at this address.
+fn recruited(engine: &Engine, seat: Seat) -> Result<Option<Recruit>, NodeError> {
+    let kept: Option<Option<(SocketAddr, Recruit)>> = note(engine, NOTE_VOTER)?;
+    Ok(kept.flatten().filter(|(address, _)| *address == seat.address).map(|(_, recruit)| recruit))
+}
+
+fn keep_recruit(engine: &Engine, recruit: Option<(SocketAddr, Recruit)>) -> Result<(), NodeError> {
+    engine.put_note(NOTE_VOTER, &recruit.to_bytes()).map_err(NodeError::Store)
+}
+
+/// A replica that ran here when the server ended runs again, at once: the others may need its vote.
+fn restarted(mut voter: Voter, engine: &Engine) -> Result<Voter, NodeError> {
+    if let Some(recruit) = recruited(engine, voter.seat())? {
+        voter.start(recruit.clone(), Some(&recruit))?;
+    }
+    Ok(voter)
+}
+
+fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> ServerSettings {
     ServerSettings {
         id,
         previous: kept.lives,
@@ -384,6 +439,7 @@ fn settings(config: &ServerConfig, id: ServerId, kept: Kept) -> ServerSettings {
         value_bytes_max: config.value_bytes_max,
         tombstone_micros_min: config.tombstone_age_min.as_micros() as u64,
         keepalive_micros: config.keepalive.as_micros() as u64,
+        seat: Some(seat),
         broken: kumo_cluster::Broken::default(),
     }
 }
@@ -415,13 +471,15 @@ fn store_error(config: &ServerConfig, fault: &Fault) -> NodeError {
 /// What may end a backup's name: no path, no surprise for a shell.
 fn suffix_is_good(suffix: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=64).contains(&suffix.len()) && suffix.bytes().all(good)
+    // What ends in -cell beside a store is a replica's memory.
+    (1..=64).contains(&suffix.len()) && suffix.bytes().all(good) && suffix != "cell"
 }
 
 /// Names of what is kept beside the records.
 const NOTE_CLUSTER: &str = "cluster";
 const NOTE_SPACE: &str = "space";
 const NOTE_LIVES: &str = "lives";
+const NOTE_VOTER: &str = "voter";
 
 /// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
 const LIVES_MAX: usize = 32;

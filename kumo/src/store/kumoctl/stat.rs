@@ -1,6 +1,7 @@
 //! `kumoctl stat`: the seed's block, and what it has no words for.
 
 use super::job::JobView;
+use super::voters;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::store::{shown, tool};
@@ -19,6 +20,22 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
             text += &more(&stat);
         }
         text
+    })?;
+    // Not part of the seed's block.
+    if let Some(hint) = foreign_hint(&stat, manager) {
+        eprintln!("kumoctl: {hint}");
+    }
+    Ok(())
+}
+
+/// Managers that know nothing, and servers that do.
+fn foreign_hint(stat: &Stat, manager: SocketAddr) -> Option<String> {
+    let foreign = stat.servers.iter().filter(|server| server.connected && server.foreign).count();
+    (foreign > 0 && stat.space.members.is_empty()).then(|| {
+        format!(
+            "{foreign} connected servers belong to another cluster: if these managers take the place of lost ones, \
+             `kumoctl {manager} rebuild` takes over the hash space that the servers hold"
+        )
     })
 }
 
@@ -68,11 +85,8 @@ fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet
 }
 
 fn more(stat: &Stat) -> String {
-    let mut text = format!("hash space number:\n  {}\nmanager:\n", stat.space.number);
-    for manager in &stat.managers {
-        let master = if Some(*manager) == stat.master { " (master)" } else { "" };
-        text += &format!("  {manager}{master}\n");
-    }
+    let mut text = format!("hash space number:\n  {}\n", stat.space.number);
+    text += &voters::block(stat);
     text += &format!("gateways:\n  {}\n", stat.gateways);
     text += &format!("auto-replace:\n  {}\n", if stat.auto_replace { "on" } else { "off" });
     for (what, servers) in [("attach", &stat.attach_wanted), ("detach", &stat.detach_wanted)] {
@@ -105,7 +119,8 @@ fn value(
         },
         "attached": attached,
         "not_attached": strings(free),
-        "voters": strings(&stat.managers),
+        "voters": voters::values(stat),
+        "risk": voters::risk(&stat.voters),
         "master": stat.master.map(|master| master.to_string()),
         "auto_replace": stat.auto_replace,
         "attach_wanted": strings(&stat.attach_wanted),
@@ -142,6 +157,7 @@ mod tests {
             gets: 0,
             sets: 0,
             deletes: 0,
+            foreign: false,
         }
     }
 
@@ -166,6 +182,7 @@ mod tests {
             gateways: 0,
             managers: vec![address(19700)],
             master: Some(address(19700)),
+            voters: Vec::new(),
         };
         let attached = attached(&stat);
         let text = block(&stat, &attached, &not_attached(&stat, &attached));

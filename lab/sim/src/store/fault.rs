@@ -112,6 +112,8 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
+    /// Two of them recruit further voters among the servers.
+    pub managers: usize,
     /// Servers that ever are, and how many of them are there for the first attach.
     pub servers: usize,
     pub servers_first: usize,
@@ -158,6 +160,7 @@ impl Plan {
         let chaos_micros = random.between(9_000_000, 22_000_000);
         let mut plan = Plan {
             seed,
+            managers: MANAGERS,
             servers,
             servers_first,
             keys,
@@ -191,8 +194,8 @@ impl Plan {
     }
 }
 
-/// Managers of a cluster, and gateways.
-pub const MANAGERS: usize = 3;
+/// Managers of a cluster unless a run is about two, and gateways.
+const MANAGERS: usize = 3;
 pub const GATEWAYS: usize = 2;
 /// How long a connection bears a cut.
 const PATIENCE_MICROS: (u64, u64) = (200_000, 6_000_000);

@@ -22,10 +22,12 @@ pub enum Focus {
     Retries,
     /// Servers return to a cluster that has deleted what they have, and forgotten that it did.
     Deletes,
+    /// Two managers recruit voters among the servers, and anybody may be lost meanwhile.
+    Pair,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 7] = [
+    pub const ALL: [Focus; 8] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -33,6 +35,7 @@ impl Focus {
         Focus::Losses,
         Focus::Retries,
         Focus::Deletes,
+        Focus::Pair,
     ];
 
     pub fn name(self) -> &'static str {
@@ -44,6 +47,7 @@ impl Focus {
             Focus::Losses => "losses",
             Focus::Retries => "retries",
             Focus::Deletes => "deletes",
+            Focus::Pair => "pair",
         }
     }
 
@@ -122,6 +126,23 @@ impl Focus {
                 aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::Detach, Fault::CutPair], 4, end);
                 aim.each(&[Fault::AutoReplace, Fault::FullReplace, Fault::Slow], 3, end);
                 plan.keys = keys(&[Class::Register], 4);
+            }
+            Focus::Pair => {
+                plan.managers = 2;
+                plan.chaos_micros = aim.random.between(14_000_000, 24_000_000);
+                plan.servers_first = [plan.servers, 2][aim.random.below(2) as usize];
+                let end = plan.chaos_micros;
+                aim.each(&[Fault::ManagerCrash, Fault::ServerCrash, Fault::Attach], 3, end);
+                aim.each(
+                    &[Fault::Partition, Fault::ManagerPause, Fault::ServerPause, Fault::CutPair],
+                    2,
+                    end,
+                );
+                // Both, and more copies are lost than the store promises to bear.
+                let rare = [Fault::Outage, Fault::Outage, Fault::DiskLost][aim.random.below(3) as usize];
+                aim.each(&[rare, Fault::OneWay, Fault::Detach, Fault::Slow], 1, end);
+                aim.together(&[Fault::ManagerCrash, Fault::ServerCrash], 2, 300_000, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 8);
             }
         }
         plan.strikes = aim.strikes;

@@ -39,7 +39,7 @@ impl World {
             self.resume(id);
             self.arm(id);
         }
-        for slot in 0..self.slots.len() {
+        for slot in self.nodes() {
             self.start(slot);
         }
     }
@@ -64,6 +64,7 @@ impl World {
         // A fault put up before the healing may have been executed only now.
         self.attach_all()?;
         self.read_all()?;
+        self.wait_for("voters to be recruited", World::voters_missing)?;
         self.wait_for("replicas to be equal", |world| world.unwell().or_else(|| world.unequal()))?;
         self.managers_differ().map_or(Ok(()), Err)
     }

@@ -66,8 +66,8 @@ impl World {
             GatewayEffect::Dial(to) => self.want_link(id, Target::Server(to)),
             GatewayEffect::Undial(to) => self.gateway_undial(id, to),
             GatewayEffect::Managers(managers) => {
-                for manager in managers {
-                    self.want_link(id, Target::Manager(manager));
+                for manager in self.only_managers(id, managers) {
+                    self.gateway_step(id, GatewayInput::ManagerDown(manager));
                 }
             }
             GatewayEffect::Done { ticket, result } => self.done(id, ticket as usize, result),

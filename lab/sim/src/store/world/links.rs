@@ -58,7 +58,11 @@ impl World {
     }
 
     fn host(&self, process: ProcessId) -> Option<Host> {
-        self.processes.get(&process).map(|process| Host(process.slot as u32))
+        self.processes.get(&process).map(|process| self.host_of(process.slot))
+    }
+
+    fn host_of(&self, slot: usize) -> Host {
+        Host(self.slots[slot].host as u32)
     }
 
     pub fn listener(&self, target: &Target) -> Option<ProcessId> {
@@ -96,7 +100,7 @@ impl World {
             return;
         }
         let from = self.host(id).expect("its attempt counts");
-        let to = self.slot_at(target.address()).map(|slot| Host(slot as u32));
+        let to = self.slot_at(target.address()).map(|slot| self.host_of(slot));
         let open = to.is_some_and(|to| self.network.passes(from, to) && self.network.passes(to, from));
         if !open || self.listener(&target).is_none() {
             self.schedule.put(self.now + REDIAL_MICROS, Event::DialTimeout { process: id, target, attempt });

@@ -1,12 +1,14 @@
 //! A manager's shell: the replica of the cell, the manager beside it, and their disk. What is decided of agreement's
 //! own disk is simulated elsewhere: here a record is on disk at once.
 
-use super::World;
 use super::links::Target;
 use super::processes::{ProcessId, Program};
 use super::servers::KEEPALIVE_MICROS;
-use kumo_cluster::{CellView, Cluster, Manager, ManagerEffect, ManagerInput, ManagerNote, ManagerSettings};
-use kumo_paxos::{Instance, Note, Record, Settings, Time, Value};
+use super::{Kind, World};
+use kumo_cluster::{
+    CellView, Cluster, Manager, ManagerEffect, ManagerInput, ManagerNote, ManagerSettings, ReplicaView,
+};
+use kumo_paxos::{ExitReason, Incarnation, Instance, Note, Record, ReplicaStatus, Settings, Time, Value};
 use kumo_session::{Cell, CellSettings, Effect, Input, NodeNote, UnixMillis};
 use kumo_wire::Wire;
 
@@ -34,8 +36,13 @@ impl ManagerNode {
             leads: self.cell.is_master(),
             lease_end: self.cell.has_lease(now).then(|| now.plus_micros(1)),
             members: status.replicas.iter().map(|replica| replica.member.address).collect(),
+            replicas: status.replicas.iter().map(seen).collect(),
         }
     }
+}
+
+fn seen(replica: &ReplicaStatus) -> ReplicaView {
+    ReplicaView { address: replica.member.address, role: replica.member.role, state: replica.state }
 }
 
 impl World {
@@ -43,14 +50,21 @@ impl World {
         self.inherit(index);
         let (entropy, life) = (self.randoms.names.wide(), self.randoms.names.wide());
         let broken = self.rule();
-        let peers = self.managers();
+        let now = self.clock(index).local(self.now);
         let slot = &self.slots[index];
-        let now = slot.clock.local(self.now);
+        let recruit = slot.recruit.as_ref();
+        let peers = recruit.map_or_else(|| self.managers(), |recruit| recruit.peers.clone());
+        let life_before = slot.disk.life();
+        let incarnation = match slot.kind {
+            Kind::Seat => life_before.unwrap_or(Incarnation(self.randoms.names.wide() | 1)),
+            Kind::Manager | Kind::Server | Kind::Gateway => life_before?,
+        };
+        let slot = &self.slots[index];
         let settings = Settings {
             address: slot.address,
             peers: peers.into_iter().filter(|address| *address != slot.address).collect(),
-            extension: false,
-            incarnation: slot.disk.life()?,
+            extension: slot.kind == Kind::Seat,
+            incarnation,
             unit_micros: UNIT_MICROS,
             entropy,
             durable: true,
@@ -58,7 +72,11 @@ impl World {
         let cell_settings = CellSettings { session_timeout_micros: 10_000_000, sessions_max: 16 };
         let (snapshot, records) = (slot.disk.snapshot(), slot.disk.records());
         let empty = Cluster::with_broken(broken);
-        let cell = match Cell::recover(settings, cell_settings, empty, snapshot, records, now) {
+        let recovered = match life_before {
+            None => Ok(Cell::new(settings, cell_settings, empty, now)),
+            Some(_) => Cell::recover(settings, cell_settings, empty, snapshot, records, now),
+        };
+        let cell = match recovered {
             Ok(cell) => cell,
             Err(malformed) => {
                 self.fail(format!("a manager cannot read its own disk: {malformed}"));
@@ -74,6 +92,10 @@ impl World {
             clock_interval_micros: 500_000,
             replace_delay_micros: REPLACE_DELAY_MICROS,
             auto_replace: false,
+            unit_micros: UNIT_MICROS,
+            session_timeout_micros: 10_000_000,
+            durable: true,
+            voter_patience_micros: VOTER_PATIENCE_MICROS,
             broken,
         };
         Some(ManagerNode { cell, manager: Manager::new(settings, now), executed: Instance(0), wall: None })
@@ -123,6 +145,7 @@ impl World {
         }
         if changed {
             self.tell_manager(id, None);
+            self.watch_cell(id);
         }
         self.arm(id);
     }
@@ -147,13 +170,14 @@ impl World {
     }
 
     fn manager_effects(&mut self, id: ProcessId, effects: Vec<ManagerEffect>) {
-        let mut proposals = Vec::new();
+        let (mut proposals, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 ManagerEffect::Send(connection, message) => self.send(connection, 1, &message),
                 ManagerEffect::Answer(connection, answer) => self.answered(id, connection, answer),
                 ManagerEffect::Hangup(connection) => self.hang_up(connection, 1),
                 ManagerEffect::Propose(command) => proposals.push(command),
+                ManagerEffect::Change(change) => changes.push(change),
                 ManagerEffect::Note(note) => self.manager_note(id, &note),
             }
         }
@@ -163,6 +187,9 @@ impl World {
                 format!("p{} proposes {}", id.0, super::clip(&read))
             });
             self.cell_step(id, Input::House(command));
+        }
+        for change in changes {
+            self.cell_step(id, Input::HouseChange(change));
         }
     }
 
@@ -174,7 +201,11 @@ impl World {
             ManagerNote::Refused { .. }
             | ManagerNote::Joined { .. }
             | ManagerNote::Left { .. }
-            | ManagerNote::FaultProposed { .. } => {}
+            | ManagerNote::FaultProposed { .. }
+            | ManagerNote::Foreign { .. }
+            | ManagerNote::Recruiting { .. }
+            | ManagerNote::Dismissing { .. }
+            | ManagerNote::Changing { .. } => {}
         }
     }
 
@@ -215,22 +246,30 @@ impl World {
             Effect::Note(note) => {
                 self.trace.note(self.now, &[6, id.0], &[], || format!("p{} notes {note:?}", id.0));
             }
+            Effect::Exit(ExitReason::Removed) if self.slots[slot].kind == Kind::Seat => self.dismissed(id),
             Effect::Exit(reason) => self.fail(format!("p{} exits: {reason}", id.0)),
         }
     }
 
     /// The cluster's state at the manager that has executed most.
     pub fn newest_cluster(&self) -> Option<&Cluster> {
+        self.newest_manager().map(|node| node.cell.application())
+    }
+
+    /// The manager that has executed most.
+    pub fn newest_manager(&self) -> Option<&ManagerNode> {
         let nodes = self.processes.values().filter_map(|process| match &process.program {
-            Program::Manager(node) => Some(node),
+            Program::Manager(node) => Some(&**node),
             Program::Server(_) | Program::Gateway(_) => None,
         });
-        nodes.max_by_key(|node| node.cell.executed_upto()).map(|node| node.cell.application())
+        nodes.max_by_key(|node| node.cell.executed_upto())
     }
 }
 
 /// The default heartbeat.
 const UNIT_MICROS: u64 = 100_000;
+/// A recruited voter is replaced after this; shorter than the default, so that it happens within a run.
+const VOTER_PATIENCE_MICROS: u64 = 4_000_000;
 /// The default lease of a server.
 const LEASE_MICROS: u64 = 1_500_000;
 /// Auto-replace waits so long for quiet; shorter than the default, so that it acts within a run.

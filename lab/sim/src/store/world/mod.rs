@@ -9,11 +9,12 @@ mod managers;
 mod operators;
 mod processes;
 mod replicas;
+mod seats;
 mod servers;
 mod strikes;
 
 use super::engine::Engine;
-use super::fault::{Fault, GATEWAYS, MANAGERS, Plan};
+use super::fault::{Fault, GATEWAYS, Plan};
 use super::history::History;
 use super::run::Report;
 use crate::clock::Clock;
@@ -24,8 +25,8 @@ use crate::schedule::Schedule;
 use crate::trace::Trace;
 use bytes::Bytes;
 use callers::Seat;
-use kumo_cluster::{Broken, Mutation, ServerId, Space, SpaceNumber};
-use kumo_paxos::{Configuration, Genesis, Incarnation, Member, ReplicaId, Role};
+use kumo_cluster::{Broken, Mutation, Recruit, ServerId, Space, SpaceNumber};
+use kumo_paxos::{Configuration, Genesis, Incarnation, Instance, Member, ReplicaId, Role};
 use kumo_session::ConnectionId;
 use links::{Connection, Parcel, Target};
 use operators::Errand;
@@ -56,6 +57,8 @@ pub struct World {
     spaces: BTreeMap<SpaceNumber, Space>,
     /// Lives whose disk is gone.
     lost_lives: BTreeSet<kumo_cluster::Incarnation>,
+    /// What the replicas of the cell had executed, by how far they were.
+    digests: BTreeMap<Instance, u64>,
     /// Hosts whose messages take longer, by how much.
     slow: BTreeMap<Host, u64>,
     /// New calls are made.
@@ -81,11 +84,15 @@ enum Kind {
     Manager,
     Server,
     Gateway,
+    /// A replica of the cell in a server's process.
+    Seat,
 }
 
 /// A place for a node: its address, clock and disk stay when processes come and go.
 struct Slot {
     kind: Kind,
+    /// The place whose host and clock it has: its own, or the server's.
+    host: usize,
     address: SocketAddr,
     clock: Clock,
     /// Who is reached at the address.
@@ -94,6 +101,8 @@ struct Slot {
     disk: Disk,
     /// What it remembers when it starts for the first time: the cell was formed before the run.
     born: Option<Genesis>,
+    /// A seat's: what the server was told when the cell wanted a replica there; on the server's disk.
+    recruit: Option<Recruit>,
     /// A server's.
     engine: Engine,
 }
@@ -199,6 +208,7 @@ impl World {
             struck: BTreeMap::new(),
             spaces: BTreeMap::new(),
             lost_lives: BTreeSet::new(),
+            digests: BTreeMap::new(),
             slow: BTreeMap::new(),
             working: true,
             chaos: true,
@@ -215,15 +225,18 @@ impl World {
         let plan = self.plan.clone();
         let mut random = Random::new(plan.seed, "hosts");
         for (kind, count) in
-            [(Kind::Manager, MANAGERS), (Kind::Server, plan.servers), (Kind::Gateway, GATEWAYS)]
+            [(Kind::Manager, plan.managers), (Kind::Server, plan.servers), (Kind::Gateway, GATEWAYS)]
         {
             for index in 0..count {
                 self.add_slot(kind, index, &mut random);
             }
         }
         self.form();
-        for slot in 0..self.slots.len() {
-            let late = self.slots[slot].kind == Kind::Server && slot >= MANAGERS + plan.servers_first;
+        if plan.managers == 2 {
+            self.places(Kind::Server).for_each(|server| self.add_seat(server));
+        }
+        for slot in self.nodes() {
+            let late = self.slots[slot].kind == Kind::Server && slot >= plan.managers + plan.servers_first;
             let delay = random.below(if late { plan.chaos_micros } else { 300_000 });
             self.schedule.put(delay, Event::Start { slot });
         }
@@ -246,9 +259,11 @@ impl World {
             Kind::Manager => (0, 19700),
             Kind::Server => (1, 19800),
             Kind::Gateway => (2, 11211),
+            Kind::Seat => unreachable!("a seat is a server's"),
         };
         self.slots.push(Slot {
             kind,
+            host: self.slots.len(),
             address: SocketAddr::from(([10, 0, net, index as u8 + 1], port)),
             clock: Clock::new(
                 random.below(day),
@@ -258,6 +273,7 @@ impl World {
             listener: None,
             disk: Disk::default(),
             born: None,
+            recruit: None,
             engine: Engine::default(),
         });
     }
@@ -266,7 +282,7 @@ impl World {
     fn form(&mut self) {
         let random = &mut self.randoms.names;
         let members: Vec<Member> = (0..)
-            .zip(&self.slots[..MANAGERS])
+            .zip(&self.slots[..self.plan.managers])
             .map(|(place, slot)| Member {
                 id: ReplicaId(place),
                 address: slot.address,
@@ -274,14 +290,15 @@ impl World {
                 role: Role::Core,
             })
             .collect();
-        let configuration = Configuration { version: 1, next_id: ReplicaId(MANAGERS as u32), members };
+        let configuration =
+            Configuration { version: 1, next_id: ReplicaId(self.plan.managers as u32), members };
         let genesis = Genesis {
             cell: kumo_paxos::CellId(random.wide() | 1),
             generation: 1,
             window: kumo_paxos::WINDOW,
             configuration,
         };
-        for slot in &mut self.slots[..MANAGERS] {
+        for slot in &mut self.slots[..self.plan.managers] {
             slot.born = Some(genesis.clone());
         }
     }
@@ -296,17 +313,28 @@ impl World {
     }
 
     fn managers(&self) -> Vec<SocketAddr> {
-        self.slots[..MANAGERS].iter().map(|slot| slot.address).collect()
+        self.slots[..self.plan.managers].iter().map(|slot| slot.address).collect()
     }
 
     /// Places of that kind.
     fn places(&self, kind: Kind) -> std::ops::Range<usize> {
-        let servers = MANAGERS + self.plan.servers;
+        let managers = self.plan.managers;
+        let servers = managers + self.plan.servers;
         match kind {
-            Kind::Manager => 0..MANAGERS,
-            Kind::Server => MANAGERS..servers,
-            Kind::Gateway => servers..self.slots.len(),
+            Kind::Manager => 0..managers,
+            Kind::Server => managers..servers,
+            Kind::Gateway => servers..servers + GATEWAYS,
+            Kind::Seat => servers + GATEWAYS..self.slots.len(),
         }
+    }
+
+    /// Places of processes: those that have hosts of their own.
+    fn nodes(&self) -> std::ops::Range<usize> {
+        0..self.places(Kind::Gateway).end
+    }
+
+    fn clock(&self, slot: usize) -> &Clock {
+        &self.slots[self.slots[slot].host].clock
     }
 
     fn slot_at(&self, address: SocketAddr) -> Option<usize> {

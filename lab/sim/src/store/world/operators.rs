@@ -2,7 +2,7 @@
 
 use super::processes::{ProcessId, Program};
 use super::{Event, Kind, World};
-use crate::store::fault::{Fault, MANAGERS};
+use crate::store::fault::Fault;
 use kumo_cluster::ManagerInput;
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_session::ConnectionId;
@@ -67,7 +67,7 @@ impl World {
 
     pub fn ask(&mut self, fault: Option<Fault>, request: ControlRequest) {
         let connection = ConnectionId(self.fresh());
-        let slot = self.randoms.names.below(MANAGERS as u64) as usize;
+        let slot = self.randoms.names.below(self.plan.managers as u64) as usize;
         self.trace.note(self.now, &[40, connection.0, slot as u64], &[], || {
             format!("operator asks n{slot} for {request:?}")
         });
@@ -120,7 +120,7 @@ impl World {
         let fresh = ConnectionId(self.fresh());
         let slot = match master.and_then(|master| self.slot_at(master)) {
             Some(slot) => slot,
-            None => self.randoms.names.below(MANAGERS as u64) as usize,
+            None => self.randoms.names.below(self.plan.managers as u64) as usize,
         };
         self.errands.insert(fresh, errand);
         self.schedule.put(self.now + HAND_ON_MICROS, Event::Control { slot, connection: fresh });

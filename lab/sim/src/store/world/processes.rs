@@ -73,7 +73,9 @@ impl World {
             return;
         }
         let program = match self.slots[index].kind {
-            Kind::Manager => self.make_manager(index).map(|node| Program::Manager(Box::new(node))),
+            Kind::Manager | Kind::Seat => {
+                self.make_manager(index).map(|node| Program::Manager(Box::new(node)))
+            }
             Kind::Server => Some(Program::Server(Box::new(self.make_server(index)))),
             Kind::Gateway => Some(Program::Gateway(Box::new(self.make_gateway(index)))),
         };
@@ -86,7 +88,7 @@ impl World {
         self.slots[index].listener = Some(id);
         self.processes.insert(id, Process::new(index, program));
         match kind {
-            Kind::Manager => self.cell_step(id, kumo_session::Input::Timeout),
+            Kind::Manager | Kind::Seat => self.cell_step(id, kumo_session::Input::Timeout),
             Kind::Server | Kind::Gateway => {
                 for manager in self.managers() {
                     self.want_link(id, Target::Manager(manager));
@@ -94,10 +96,22 @@ impl World {
                 self.timeout(id);
             }
         }
+        // A replica that ran in the server's process runs again at once.
+        if let Some(seat) = self.seat_of(index).filter(|&seat| self.slots[seat].recruit.is_some()) {
+            self.start(seat);
+        }
     }
 
-    /// The process dies now. What it had not sent, nobody gets.
+    /// The process dies now, and a replica in it. What it had not sent, nobody gets.
     pub fn kill(&mut self, id: ProcessId, silent: bool) {
+        if let Some(companion) = self.companion(id) {
+            self.kill_one(companion, silent);
+        }
+        self.kill_one(id, silent);
+    }
+
+    /// What lives in the same process goes on.
+    pub fn kill_one(&mut self, id: ProcessId, silent: bool) {
         let Some(process) = self.processes.remove(&id) else { return };
         let index = process.slot;
         self.trace.note(self.now, &[2, id.0], &[], || {
@@ -133,7 +147,7 @@ impl World {
     /// A deadline that has passed and stays would have a real node burn its processor.
     fn count_spins(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let now = self.slots[process.slot].clock.local(self.now);
+        let now = self.slots[self.slots[process.slot].host].clock.local(self.now);
         let passed = process.deadline().is_some_and(|deadline| deadline <= now);
         process.spins = if passed { process.spins + 1 } else { 0 };
         if process.spins > SPINS_MAX {
@@ -142,8 +156,11 @@ impl World {
         }
     }
 
-    /// The process gets no steps for so long.
+    /// The process gets no steps for so long, nor a replica in it.
     pub fn pause(&mut self, id: ProcessId, length: u64) {
+        if let Some(companion) = self.companion(id) {
+            self.pause(companion, length);
+        }
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.paused = Some(Vec::new());
         self.schedule.put(self.now + length, Event::Resume { process: id });
@@ -167,7 +184,7 @@ impl World {
     /// Sets the timer to the core's deadline.
     pub fn arm(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let clock = &self.slots[process.slot].clock;
+        let clock = &self.slots[self.slots[process.slot].host].clock;
         let moment = process.deadline().map(|deadline| clock.moment(deadline, self.now));
         if moment == process.timer.0 {
             return;
@@ -184,7 +201,7 @@ impl World {
     /// What time it is for that process, and what people's clock there says, if it is to be told.
     pub fn local(&mut self, id: ProcessId) -> Option<(Time, Option<kumo_session::UnixMillis>)> {
         let process = self.processes.get_mut(&id)?;
-        let clock = &self.slots[process.slot].clock;
+        let clock = &self.slots[self.slots[process.slot].host].clock;
         let tell = process.wall_told == 0 || self.now > process.wall_told + WALL_MICROS;
         if tell {
             process.wall_told = self.now.max(1);

@@ -5,7 +5,7 @@ use super::processes::{ProcessId, Program};
 use super::{Event, World};
 use crate::store::engine::Engine;
 use kumo_cluster::{
-    GatewayInput, Incarnation, Mutation, Server, ServerEffect, ServerId, ServerInput, ServerNote,
+    GatewayInput, Incarnation, Mutation, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
     ServerSettings,
 };
 
@@ -36,6 +36,7 @@ impl World {
             value_bytes_max: VALUE_BYTES_MAX,
             tombstone_micros_min: self.plan.tombstone_micros,
             keepalive_micros: KEEPALIVE_MICROS,
+            seat: self.seat_of(index).map(|seat| Seat { address: self.slots[seat].address, durable: true }),
             broken: self.rule(),
         };
         let now = slot.clock.local(self.now);
@@ -88,15 +89,16 @@ impl World {
                 }
             }
             ServerEffect::Managers(managers) => {
-                for manager in managers {
-                    self.want_link(id, Target::Manager(manager));
+                for manager in self.only_managers(id, managers) {
+                    self.server_step(id, ServerInput::ManagerDown(manager));
                 }
             }
+            ServerEffect::Recruit(recruit) => self.recruited(id, recruit),
             ServerEffect::Backup { .. } => {}
             ServerEffect::Note(note) => self.server_note(id, &note),
             ServerEffect::Reborn { reason } => {
                 self.trace.note(self.now, &[8, id.0], &[], || format!("p{} is reborn: {reason}", id.0));
-                self.kill(id, false);
+                self.kill_one(id, false);
                 self.start(slot);
             }
             ServerEffect::Exit(reason) => {
@@ -144,7 +146,8 @@ impl World {
             | ServerNote::CopyBegan { .. }
             | ServerNote::CopyDone { .. }
             | ServerNote::Dropped { .. }
-            | ServerNote::StoreFault { .. } => {}
+            | ServerNote::StoreFault { .. }
+            | ServerNote::Stranger { .. } => {}
         }
     }
 

@@ -55,7 +55,8 @@ impl World {
         let master = self.draw(fault, 0, 1) == 0;
         let running: Vec<ProcessId> =
             self.slots[self.places(kind)].iter().filter_map(|slot| slot.listener).collect();
-        let leading = running.iter().copied().find(|id| master && self.is_master(*id));
+        let leads = |id: ProcessId| self.companion(id).into_iter().chain([id]).any(|one| self.is_master(one));
+        let leading = running.iter().copied().find(|id| master && leads(*id));
         let victim = leading.or_else(|| running.get(nth % running.len().max(1)).copied())?;
         self.processes[&victim].paused.is_none().then_some(victim)
     }
@@ -79,13 +80,14 @@ impl World {
         let Some(victim) = self.victim(Fault::DiskLost, Kind::Server) else { return false };
         let delay = self.draw(Fault::DiskLost, 10_000, 5_000_000);
         let silent = self.draw(Fault::DiskLost, 0, 3) == 0;
-        if !self.may_lose(victim) {
+        let slot = self.processes[&victim].slot;
+        if !self.may_lose(victim) || !self.cell_bears_loss(slot) {
             return false;
         }
-        let slot = self.processes[&victim].slot;
         self.lost_lives.extend(self.slots[slot].engine.lives());
         self.kill(victim, silent);
         self.slots[slot].engine.lose();
+        self.lose_seat(slot);
         self.schedule.put(self.now + delay, Event::Start { slot });
         true
     }
@@ -131,7 +133,7 @@ impl World {
     fn outage(&mut self) -> bool {
         let all = self.draw(Fault::Outage, 0, 1) == 0;
         let silent = self.draw(Fault::Outage, 0, 3) == 0;
-        let slots = if all { 0..self.slots.len() } else { self.places(Kind::Server) };
+        let slots = if all { self.nodes() } else { self.places(Kind::Server) };
         let running: Vec<(usize, ProcessId)> =
             slots.filter_map(|slot| Some((slot, self.slots[slot].listener?))).collect();
         for (slot, victim) in &running {
@@ -143,7 +145,7 @@ impl World {
     }
 
     fn hosts(&self) -> Vec<Host> {
-        (0..self.slots.len() as u32).map(Host).collect()
+        self.nodes().map(|slot| Host(slot as u32)).collect()
     }
 
     fn partition(&mut self) -> bool {
@@ -233,17 +235,18 @@ impl World {
     }
 
     fn clock_rate(&mut self) -> bool {
-        let slot = self.draw(Fault::ClockRate, 0, 999) as usize % self.slots.len();
+        let slot = self.draw(Fault::ClockRate, 0, 999) as usize % self.nodes().len();
         let rate = self.draw(Fault::ClockRate, RATE_PERMILLE_MIN, RATE_PERMILLE_MAX);
         self.slots[slot].clock.set_rate(self.now, rate);
         if let Some(id) = self.slots[slot].listener {
             self.arm(id);
+            self.companion(id).into_iter().for_each(|companion| self.arm(companion));
         }
         true
     }
 
     fn wall_jump(&mut self) -> bool {
-        let slot = self.draw(Fault::WallJump, 0, 999) as usize % self.slots.len();
+        let slot = self.draw(Fault::WallJump, 0, 999) as usize % self.nodes().len();
         let day_millis = 86_400_000;
         let millis = self.draw(Fault::WallJump, 0, 2 * day_millis) as i64 - day_millis as i64;
         self.slots[slot].clock.jump_wall(millis);
