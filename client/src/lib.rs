@@ -19,6 +19,7 @@
 //! latency alone, and a request is executed once however often it had to be sent.
 
 mod admission;
+mod c;
 mod caller;
 mod cell;
 mod clock;
@@ -32,6 +33,7 @@ mod lock;
 mod options;
 mod queue;
 mod session;
+mod transport;
 
 pub use cell::{Cell, CellStatus};
 pub use error::Error;
