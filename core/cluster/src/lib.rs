@@ -71,7 +71,7 @@ pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};
 pub use ring::{Arc, COPIES, POINTS, Table, points};
 pub use server::{Counts, Server};
-pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space};
+pub use space::{Job, MEMBERS_MAX, Member, MemberState, Place, Space};
 pub use step::{
     CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, ManagerEffect,
     ManagerInput, ManagerNote, ManagerSettings, ServerEffect, ServerInput, ServerNote, ServerSettings,
