@@ -4,6 +4,7 @@ use crate::caller::{Caller, unexpected};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::options::Options;
+use crate::transport::Tcp;
 use kumo_paxos::{Change, Status};
 use kumo_session::{Answer, ClientInput, SessionInfo};
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ pub struct CellStatus {
 impl Cell {
     /// Connects without opening a session. Nothing is asked yet: errors show in the first call.
     pub fn connect(options: &Options) -> Result<Cell, Error> {
-        let (caller, _) = Driver::start(options.settings(false)?);
+        let (caller, _) = Driver::start(options.settings(false)?, Arc::new(Tcp));
         Ok(Cell { caller: Arc::new(caller) })
     }
 

@@ -1,5 +1,6 @@
-//! [`Connection`]: one framed TCP connection to a member, polled by the driver.
+//! [`Connection`]: one framed connection to a member, polled by the driver.
 
+use crate::transport::{Stream, Transport};
 use bytes::{Buf, BytesMut};
 use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
 use kumo_session::{CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, GREETING_BYTES_MAX, Greeting};
@@ -8,10 +9,10 @@ use std::future::Future;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// A connection that is being made, or is up. Every error is the sentence to show for it.
 pub(crate) enum Connection {
@@ -29,8 +30,8 @@ pub(crate) enum Progress {
 }
 
 impl Connection {
-    pub(crate) fn dial(address: SocketAddr) -> Connection {
-        Connection::Dialling(Box::pin(dial(address)))
+    pub(crate) fn dial(address: SocketAddr, transport: Arc<dyn Transport>) -> Connection {
+        Connection::Dialling(Box::pin(dial(address, transport)))
     }
 
     /// Takes what arrived. Pending: nothing now.
@@ -67,7 +68,7 @@ impl Connection {
 
 /// A connection with hellos exchanged.
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     cell: CellId,
     input: BytesMut,
     output: Writer,
@@ -135,19 +136,18 @@ impl Link {
     }
 }
 
-async fn dial(address: SocketAddr) -> Result<Link, String> {
-    match tokio::time::timeout(DIAL_TIMEOUT, greet(address)).await {
+async fn dial(address: SocketAddr, transport: Arc<dyn Transport>) -> Result<Link, String> {
+    match tokio::time::timeout(DIAL_TIMEOUT, greet(address, transport)).await {
         Ok(result) => result,
         Err(_) => Err("no answer".to_owned()),
     }
 }
 
-async fn greet(address: SocketAddr) -> Result<Link, String> {
-    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let local = stream.local_addr().map_err(|error| error.to_string())?;
+async fn greet(address: SocketAddr, transport: Arc<dyn Transport>) -> Result<Link, String> {
+    let line = transport.connect(address).await.map_err(|error| error.to_string())?;
+    let mut stream = line.stream;
     let mut output = Writer::default();
-    frame::put(&Greeting::Hello(hello(local)), &mut output);
+    frame::put(&Greeting::Hello(hello(line.local)), &mut output);
     stream.write_all_buf(&mut output).await.map_err(|error| error.to_string())?;
     let mut input = BytesMut::with_capacity(READ_BYTES_MIN);
     let body = loop {
@@ -161,7 +161,8 @@ async fn greet(address: SocketAddr) -> Result<Link, String> {
         }
     };
     let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
-    let cell = check(greeting)?;
+    let (cell, itself) = check(greeting)?;
+    transport.met(address, itself);
     Ok(Link { stream, cell, input, output })
 }
 
@@ -177,7 +178,7 @@ fn hello(local: SocketAddr) -> Hello {
     }
 }
 
-fn check(greeting: Greeting) -> Result<CellId, String> {
+fn check(greeting: Greeting) -> Result<(CellId, SocketAddr), String> {
     match greeting {
         Greeting::Refused { reason } => Err(reason),
         Greeting::Hello(hello) if hello.magic != MAGIC => Err("not a kumo cell".to_owned()),
@@ -185,7 +186,7 @@ fn check(greeting: Greeting) -> Result<CellId, String> {
             Err(format!("speaks version {}, this is version {VERSION}", hello.version))
         }
         Greeting::Hello(hello) => match hello.side {
-            Side::Replica | Side::Extension => Ok(hello.cell),
+            Side::Replica | Side::Extension => Ok((hello.cell, hello.address)),
             Side::Client | Side::Server | Side::Gateway | Side::Tool => {
                 Err("not a member of a cell".to_owned())
             }

@@ -8,6 +8,7 @@ use crate::caller::{Call, Caller, Order, Shared, Waiter, abandoned, encode, expl
 use crate::clock;
 use crate::connection::{Connection, Progress};
 use crate::error::Error;
+use crate::transport::Transport;
 use kumo_paxos::{CellId, Time};
 use kumo_session::{
     Answer, CallError, CellMessage, Client, ClientEffect, ClientInput, ClientSettings, SessionState,
@@ -31,6 +32,7 @@ pub(crate) struct Driver {
     batch: Vec<Order>,
     admission: Admission,
     waiters: HashMap<u64, Waiter>,
+    transport: Arc<dyn Transport>,
     connections: BTreeMap<SocketAddr, Connection>,
     arrived: Vec<CellMessage>,
     effects: Vec<ClientEffect>,
@@ -55,7 +57,10 @@ struct Farewell {
 
 impl Driver {
     /// Starts a driver on the current runtime. `opened` tells when the session is open, or why it is not.
-    pub(crate) fn start(settings: ClientSettings) -> (Caller, oneshot::Receiver<Result<(), Error>>) {
+    pub(crate) fn start(
+        settings: ClientSettings,
+        transport: Arc<dyn Transport>,
+    ) -> (Caller, oneshot::Receiver<Result<(), Error>>) {
         let (orders, receiver) = mpsc::unbounded_channel();
         let (state_sender, state) = watch::channel(SessionState::Opening);
         let (opened, opened_receiver) = oneshot::channel();
@@ -67,6 +72,7 @@ impl Driver {
             batch: Vec::new(),
             admission: Admission::default(),
             waiters: HashMap::new(),
+            transport,
             connections: BTreeMap::new(),
             arrived: Vec::new(),
             effects: Vec::new(),
@@ -225,7 +231,7 @@ impl Driver {
         for effect in effects.drain(..) {
             match effect {
                 ClientEffect::Connect(address) => {
-                    self.connections.insert(address, Connection::dial(address));
+                    self.connections.insert(address, Connection::dial(address, self.transport.clone()));
                 }
                 ClientEffect::Disconnect(address) => {
                     self.connections.remove(&address);
@@ -277,12 +283,13 @@ impl Driver {
             SessionState::Safe => Some(Ok(())),
             SessionState::Lost => Some(Err(self.unopened())),
         };
+        // First: who is told that the session is open finds it so, on whatever thread it runs.
+        self.state.send_replace(state);
         if let Some(result) = opened
             && let Some(waiter) = self.opened.take()
         {
             let _ = waiter.send(result);
         }
-        self.state.send_replace(state);
     }
 
     fn unopened(&self) -> Error {

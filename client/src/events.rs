@@ -62,6 +62,11 @@ impl Events {
         }
     }
 
+    /// The next event if it is here already.
+    pub(crate) fn ready(&mut self) -> Option<Notice> {
+        self.backlog.ready.pop_front()
+    }
+
     fn ask(&mut self) {
         let caller = &self.session.cell().caller;
         let ticket = caller.shared.ticket();

@@ -21,6 +21,7 @@
 use kumo_link::clock;
 
 mod admission;
+mod c;
 mod caller;
 mod cell;
 mod connection;
@@ -34,6 +35,7 @@ mod options;
 mod queue;
 mod session;
 mod store;
+mod transport;
 
 pub use cell::{Cell, CellStatus};
 pub use error::Error;

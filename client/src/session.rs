@@ -5,8 +5,11 @@ use crate::cell::{Cell, done};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::options::Options;
+use crate::transport::{Tcp, Transport};
+use bytes::Bytes;
 use kumo_pfs::{Command, Query, Reply, Resource};
-use kumo_session::{ClientInput, EndReason, SessionId, SessionState};
+use kumo_session::{Answer, ClientInput, EndReason, SessionId, SessionState};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// An open session. Cheap to clone: all clones are one session, and several calls may be under way.
@@ -22,7 +25,14 @@ pub struct Session {
 impl Session {
     /// Opens a session; the runtime it is called on carries it from then on.
     pub async fn open(options: &Options) -> Result<Session, Error> {
-        let (caller, opened) = Driver::start(options.settings(true)?);
+        Session::open_over(options, Arc::new(Tcp)).await
+    }
+
+    pub(crate) async fn open_over(
+        options: &Options,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Session, Error> {
+        let (caller, opened) = Driver::start(options.settings(true)?, transport);
         opened.await.unwrap_or(Err(Error::Ended(EndReason::Closed)))?;
         Ok(Session { cell: Cell { caller: caller.into() } })
     }
@@ -63,8 +73,22 @@ impl Session {
 
     /// A change as PFS takes it, for what has no method of its own here. A refusal is an error.
     pub async fn command(&self, command: &Command) -> Result<Reply, Error> {
-        let command = encode(command);
+        self.execute(encode(command)).await
+    }
+
+    /// A change that is encoded already.
+    pub(crate) async fn execute(&self, command: Bytes) -> Result<Reply, Error> {
         body(self.cell.caller.call(|ticket| ClientInput::Command { ticket, command }).await?)
+    }
+
+    /// A change in the bytes of whatever application the cell runs; so is the reply.
+    pub async fn request(&self, command: Bytes) -> Result<Bytes, Error> {
+        reply(self.cell.caller.call(|ticket| ClientInput::Command { ticket, command }).await?)
+    }
+
+    /// A question in the bytes of whatever application the cell runs; so is the reply.
+    pub async fn inquire(&self, query: Bytes) -> Result<Bytes, Error> {
+        reply(self.cell.caller.call(|ticket| ClientInput::Read { ticket, query }).await?)
     }
 
     /// A question as PFS takes it.
@@ -79,5 +103,12 @@ impl Session {
             Reply::Done => Ok(()),
             reply => Err(unexpected(reply)),
         }
+    }
+}
+
+fn reply(answer: Answer) -> Result<Bytes, Error> {
+    match answer {
+        Answer::Body(bytes) => Ok(bytes),
+        answer => Err(unexpected(answer)),
     }
 }

@@ -8,6 +8,7 @@ use crate::{address, block_on};
 use clap::{Args, Subcommand};
 use pfs::{Cell, Change, Options, ReplicaState, ReplicaStatus, Role, Status};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -70,10 +71,12 @@ enum CellCommand {
 pub fn run(tool: CellTool, target: Target, out: Out) -> Result<(), Failure> {
     match (tool.command, tool.daemon.listen.is_some()) {
         (Some(command), false) => block_on(operate(command, target, out)),
-        (None, true) => daemon::run(tool.daemon),
         (Some(_), true) => Err(Failure::usage("-l runs a replica: it goes with no command")),
-        (None, false) => {
-            Err(Failure::usage("kumo cell -l ADDR:PORT or kumo cell COMMAND; see kumo cell --help"))
+        (None, _) => {
+            // By its own command line: some of what it needs may be configured.
+            let typed = std::env::args_os().skip_while(|argument| argument != "cell").skip(1);
+            let arguments: Vec<OsString> = std::iter::once("kumo-cell".into()).chain(typed).collect();
+            daemon::main(&arguments)
         }
     }
 }

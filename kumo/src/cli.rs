@@ -1,6 +1,7 @@
 //! The command line of `kumo`.
 
-use crate::{bench, cell, fs, lock, queue, session, store, target, up, watch};
+use crate::failure::Failure;
+use crate::{bench, cell, config, fs, lock, plan, queue, session, store, target, up, watch};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub enum Command {
     Session(session::SessionTool),
     Cell(cell::CellTool),
     Bench(bench::Bench),
+    Config(config::ConfigTool),
+    Plan(plan::Plan),
     /// Write the symlinks for kumo's other names (kumo-server, kumoctl, …) into a folder
     Links {
         #[arg(value_name = "DIR")]
@@ -40,22 +43,49 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
+    /// Write the help of every command as Markdown pages into a folder
+    Reference {
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// The command line with the store's programs among its commands: for help, completions and manuals. They are called
 /// before it is read (links.rs), each with a command line of its own.
 pub fn whole() -> clap::Command {
-    Cli::command().subcommands(store::command_lines().into_iter().map(|(short, command)| command.name(short)))
+    own().subcommands(store::command_lines().into_iter().map(|(short, command)| command.name(short)))
 }
 
-pub fn parse(arguments: &[OsString]) -> Cli {
-    let matches = whole().get_matches_from(arguments);
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+/// kumo's own commands.
+pub fn own() -> clap::Command {
+    Cli::command().mut_subcommands(|command| match command.get_name() {
+        "up" | "cell" => config::with_file(command),
+        _other => command,
+    })
+}
+
+pub fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
+    let matches = whole().get_matches_from(configured(arguments)?);
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+}
+
+/// Of kumo's own commands, `up` is the one that can be configured.
+fn configured(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let is_up = |&index: &usize| {
+        let matches = whole().ignore_errors(true).try_get_matches_from(&arguments[..=index]);
+        matches.is_ok_and(|matches| matches.subcommand_name() == Some("up"))
+    };
+    let up = (1..arguments.len()).filter(|&index| arguments[index] == "up").find(is_up);
+    let (before, own) = arguments.split_at(up.unwrap_or(arguments.len()));
+    match up {
+        None => Ok(before.to_vec()),
+        Some(_) => Ok([before.to_vec(), config::complete(config::Role::Up, own)?].concat()),
+    }
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  kumo up                                    a cell of three on this machine, until Ctrl-C
+  kumo up                                    a whole cluster on this machine, until Ctrl-C
   kumo up -- ./tests.sh                      the same for as long as a command runs
   kumo fs put /config/colour - <<< blue      kumo fs cat /config/colour
   kumo lock deploy -- ./deploy.sh            one at a time in the whole cluster

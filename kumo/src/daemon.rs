@@ -1,7 +1,9 @@
 //! `kumo-cell`: one replica of a cell, until it is told to end.
 
 use crate::address;
+use crate::config::{self, Role};
 use crate::failure::Failure;
+use crate::http::{self, Http, HttpToken};
 use clap::{Args, Command, FromArgMatches};
 use kumo_node::log::{self, Level, Output};
 use kumo_node::{NodeConfig, NodeError};
@@ -36,6 +38,10 @@ pub struct Daemon {
     /// How long a session lives without renewal
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::seconds)]
     pub session_timeout: Duration,
+    #[command(flatten)]
+    http: Http,
+    #[command(flatten)]
+    http_token: HttpToken,
     /// What the text log on standard error tells
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub log_level: LogLevel,
@@ -54,7 +60,7 @@ pub enum LogLevel {
 
 /// The command line of the name `kumo-cell`.
 pub fn command_line() -> Command {
-    Daemon::augment_args(Command::new("kumo-cell"))
+    config::with_file(Daemon::augment_args(Command::new("kumo-cell")))
         .version(env!("CARGO_PKG_VERSION"))
         .about("One replica of a cell")
         .after_help(EXAMPLES)
@@ -62,7 +68,7 @@ pub fn command_line() -> Command {
 }
 
 pub fn main(arguments: &[OsString]) -> Result<(), Failure> {
-    let matches = command_line().get_matches_from(arguments);
+    let matches = command_line().get_matches_from(config::complete(Role::Cell, arguments)?);
     run(Daemon::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?)
 }
 
@@ -112,6 +118,7 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
         data: daemon.data.clone(),
         extension: daemon.extension,
         session_timeout: daemon.session_timeout,
+        http: daemon.http.config_with(http::BOARD_PORT, &daemon.http_token)?,
     })
 }
 
@@ -167,7 +174,7 @@ Examples:
   kumo-cell -l 10.0.0.1 -p 10.0.0.2 --data /var/kumo     keeps its memory on disk
   kumo-cell -l 127.0.0.1:19700                           a cell of one";
 
-/// The line on standard output of a replica that ends with its standard input.
+/// The line on standard output of a process that ends with its standard input.
 pub const LISTENING: &str = "listening";
 
 /// The seed's unit is a second; a tenth of it is right for one machine room.

@@ -6,14 +6,18 @@ mod cell;
 mod child;
 mod cli;
 mod completion;
+mod config;
 mod daemon;
 mod failure;
 mod fs;
+mod http;
 mod links;
 mod lock;
 mod man;
 mod output;
+mod plan;
 mod queue;
+mod reference;
 mod session;
 mod store;
 mod target;
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
     let result = match links::called_as(&arguments) {
         Some((links::Name::Cell, arguments)) => daemon::main(arguments),
         Some((name, arguments)) => store::main(name, arguments),
-        None => command(cli::parse(&arguments)),
+        None => cli::parse(&arguments).and_then(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,9 +57,12 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Command::Session(session) => block_on(session::run(session, cli.target, out)),
         Command::Cell(cell) => cell::run(cell, cli.target, out),
         Command::Bench(bench) => block_on(bench::run(bench, cli.target, out)),
+        Command::Config(tool) => config::run(tool, out),
+        Command::Plan(plan) => plan::run(&plan, &out),
         Command::Links { folder } => links::write(&folder, out),
         Command::Completion { shell } => completion::run(shell, out),
         Command::Man { folder } => man::run(&folder, out),
+        Command::Reference { folder } => reference::run(&folder, out),
     }
 }
 

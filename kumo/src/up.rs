@@ -1,205 +1,273 @@
-//! `kumo up`: a whole cell on this machine, for as long as this process or a command lives.
+//! `kumo up`: a whole cluster on this machine, for as long as this process or a command lives.
 
-mod replica;
+mod layout;
+mod node;
+mod ready;
 
-use crate::cell::is_ready;
 use crate::child::{self, Ended, Signals};
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, row, table};
 use clap::Args;
-use pfs::{Cell, Options};
-use replica::Replicas;
-use serde_json::json;
+use layout::{Counts, Layout, Place, Ports, Role};
+use node::{Gone, Node, Nodes, Running};
+use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// Start a cell on this machine
+/// Start a cluster on this machine
 ///
-/// Three replicas on loopback, until Ctrl-C; with a command, for as long as it runs, and with its status. Its
-/// environment then has KUMO_CELL, so that kumo's other commands in it find the cell.
+/// Managers, servers and a gateway on loopback, attached, until Ctrl-C; with a command, for as long as it runs, and with
+/// its status. Without --data all of it is in memory, so that nothing is left behind however it ends.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  kumo up
-  kumo up -- ./integration-tests.sh
-  kumo up --data ./cell                      what is agreed survives the end
-  kumo up --replicas 5 --base-port 20000
-
---format json, one line when the cell is ready: {cell, replicas [{address, pid, data, log}]}.")]
+#[command(after_help = EXAMPLES)]
 pub struct Up {
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=7))]
-    replicas: u16,
-    /// The first port; the others follow [default: 19700, or free ones where that is taken]
-    #[arg(long, value_name = "PORT")]
+    /// Keep records [default: 3]; 0: a plain cell, without a store
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=64))]
+    servers: Option<u16>,
+    /// Agree on who keeps what, and serve files, locks and queues [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=7))]
+    managers: Option<u16>,
+    /// Speak memcached [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=16))]
+    gateways: Option<u16>,
+    /// The first port; the others follow [default: the usual ones, or free ones where those are taken]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     base_port: Option<u16>,
-    /// Keep the replicas' memory and logs in this folder
+    /// Keep everything, and the logs, in this folder; the next start with it goes on where this one ended
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Show the processes' logs
+    #[arg(short = 'v', long)]
+    verbose: bool,
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 pub async fn run(up: Up, out: Out) -> Result<(), Failure> {
-    let (addresses, mut replicas) = start(&up).await?;
-    let result = serve(&up, &addresses, &mut replicas, &out).await;
-    replicas.end().await;
+    let (layout, mut nodes) = start(&up).await?;
+    let result = serve(&up, &layout, &mut nodes, &out).await;
+    nodes.end().await;
     result
 }
 
-/// Starts the replicas. Free ports may be taken by others before ours have them: then choose again.
-async fn start(up: &Up) -> Result<(Vec<SocketAddr>, Replicas), Failure> {
-    let fixed = up.base_port.is_some() || up.data.is_some();
-    for _ in 0..if fixed { 1 } else { START_ATTEMPTS_MAX } {
-        let addresses = addresses(up)?;
-        let mut replicas = Replicas::start(&addresses, up.data.as_deref())?;
-        if replicas.all_listen().await {
-            return Ok((addresses, replicas));
-        }
-        replicas.end().await;
+/// Starts the processes. Free ports may be taken by others before ours have them: then choose again.
+async fn start(up: &Up) -> Result<(Layout, Nodes), Failure> {
+    let counts = counts(up)?;
+    let running = Running { data: up.data.as_deref(), verbose: up.verbose };
+    if let Some(folder) = &up.data {
+        let layout = layout_of(folder, up, counts)?;
+        return Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?));
     }
-    Err(Failure::refused("a replica could not start"))
+    if let Some(base) = up.base_port {
+        let layout = Layout::choose(counts, Ports::From(base))?;
+        return Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?));
+    }
+    let mut layout = Layout::choose(counts, Ports::Usual)?;
+    for _ in 1..START_ATTEMPTS_MAX {
+        if let Ok(nodes) = Nodes::start(&layout, &running).await? {
+            return Ok((layout, nodes));
+        }
+        layout = Layout::choose(counts, Ports::Free)?;
+    }
+    Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?))
 }
 
-async fn serve(up: &Up, addresses: &[SocketAddr], replicas: &mut Replicas, out: &Out) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
-    tokio::select! {
-        ready = ready(addresses) => ready?,
-        gone = replicas.next_gone() => return Err(Failure::refused(format!("{gone} before the cell was ready"))),
-        signal = signals.next() => return Err(Failure::Status(128 + signal.as_raw() as u8)),
-    }
-    if !up.command.is_empty() {
-        return run_command(up, addresses).await;
-    }
-    announce(addresses, replicas, out)?;
-    // A cell goes on without some of its replicas; with none there is nothing to wait for.
-    for _ in addresses {
-        tokio::select! {
-            gone = replicas.next_gone() => eprintln!("kumo: {gone}"),
-            _ = signals.next() => return Ok(()),
-        }
-    }
-    Err(Failure::refused("no replica is left"))
-}
-
-async fn run_command(up: &Up, addresses: &[SocketAddr]) -> Result<(), Failure> {
-    let environment = [("KUMO_CELL", list(addresses))];
-    match child::run(&up.command, &environment, None, std::future::pending()).await? {
-        Ended::Status(0) => Ok(()),
-        Ended::Status(status) => Err(Failure::Status(status)),
-        Ended::Lost => Err(pfs::Error::Lost.into()),
-    }
-}
-
-/// Waits until there is a master and everybody votes.
-async fn ready(addresses: &[SocketAddr]) -> Result<(), Failure> {
-    let until = Instant::now() + READY_TIMEOUT;
-    let mut options = Options::new(addresses);
-    options.patience = READY_TIMEOUT;
-    let cell = Cell::connect(&options)?;
-    loop {
-        let seen = tokio::time::timeout_at(until, cell.status()).await;
-        match seen {
-            Ok(Ok(seen)) if is_ready(&seen.status, true) && seen.status.replicas.len() >= addresses.len() => {
-                return Ok(());
-            }
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return Err(pfs::Error::NoMaster.into()),
-        }
-        if Instant::now() >= until {
-            return Err(Failure::not_obtained("the replicas did not form a cell in time"));
-        }
-        tokio::time::sleep(ASK_INTERVAL).await;
-    }
-}
-
-fn announce(addresses: &[SocketAddr], replicas: &Replicas, out: &Out) -> Result<(), Failure> {
-    let members: Vec<_> = replicas
-        .list()
-        .map(|replica| {
-            json!({
-                "address": replica.address.to_string(),
-                "pid": replica.pid,
-                "data": replica.data.as_ref().map(|path| path.display().to_string()),
-                "log": replica.log.as_ref().map(|path| path.display().to_string()),
-            })
-        })
-        .collect();
-    let cell = list(addresses);
-    out.result(json!({ "cell": cell, "replicas": members }), || {
-        let mut text = format!("A cell of {} is up:\n", addresses.len());
-        for replica in replicas.list() {
-            text.push_str(&format!("  {}  pid {}\n", replica.address, replica.pid));
-        }
-        text.push_str(&format!("\nIn another shell:\n  export KUMO_CELL={cell}\n"));
-        text.push_str("  echo hello | kumo fs put /greeting && kumo fs cat /greeting\n");
-        text.push_str("  kumo lock demo -- sh -c 'echo fencing number $KUMO_LOCK_NUMBER'\n");
-        text.push_str("  kumo cell status\n\nCtrl-C ends it.\n");
-        text
+fn begun(started: Result<Nodes, Gone>) -> Result<Nodes, Failure> {
+    started.map_err(|gone| {
+        // Its own line says why; its status is only how.
+        let why = gone.tail.last().map(|line| line.strip_prefix("kumo: ").unwrap_or(line).to_owned());
+        Failure::refused(why.unwrap_or(gone.line))
     })
 }
 
-fn list(addresses: &[SocketAddr]) -> String {
-    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
+fn counts(up: &Up) -> Result<Counts, Failure> {
+    let servers = up.servers.unwrap_or(SERVERS);
+    let gateways = up.gateways.unwrap_or(if servers == 0 { 0 } else { GATEWAYS });
+    let managers = up.managers.unwrap_or(MANAGERS);
+    if servers == 0 && gateways > 0 {
+        return Err(Failure::usage("a gateway needs servers: --servers 0 goes with --gateways 0"));
+    }
+    Ok(Counts { managers, servers, gateways })
 }
 
-/// The replicas' addresses: those of an earlier run with this folder, those asked for, or free ones.
-fn addresses(up: &Up) -> Result<Vec<SocketAddr>, Failure> {
-    let Some(folder) = &up.data else { return choose(up) };
+/// The layout of an earlier run with this folder, or a new one that is written there. A process's address is its name:
+/// with another, what it left in the folder would be nobody's.
+fn layout_of(folder: &Path, up: &Up, counts: Counts) -> Result<Layout, Failure> {
     let unusable =
         |error: std::io::Error| Failure::refused(format!("cannot use {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(unusable)?;
-    let file = folder.join(ADDRESSES_FILE);
-    if file.exists() {
-        // A replica's address is its name: with others, the memory in the folder would be nobody's.
-        return remembered(up, &file);
-    }
-    let chosen = choose(up)?;
-    std::fs::write(&file, list(&chosen)).map_err(unusable)?;
-    Ok(chosen)
-}
-
-fn remembered(up: &Up, file: &Path) -> Result<Vec<SocketAddr>, Failure> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let addresses: Vec<SocketAddr> = text.split(',').filter_map(|part| part.trim().parse().ok()).collect();
-    let fits = up.base_port.is_none_or(|port| addresses.first().is_some_and(|first| first.port() == port));
-    if addresses.len() != usize::from(up.replicas) || !fits {
-        let file = file.display();
+    let file = folder.join(LAYOUT_FILE);
+    let Some(layout) = Layout::remembered(&file)? else {
+        let ports = up.base_port.map_or(Ports::Usual, Ports::From);
+        let layout = Layout::choose(counts, ports)?;
+        std::fs::write(&file, layout.to_string()).map_err(unusable)?;
+        return Ok(layout);
+    };
+    let then = layout.counts();
+    let first = layout.places().first().map(|place| place.address().port());
+    let same = up.servers.is_none_or(|servers| servers == then.servers)
+        && up.managers.is_none_or(|managers| managers == then.managers)
+        && up.gateways.is_none_or(|gateways| gateways == then.gateways)
+        && (up.base_port.is_none() || up.base_port == first);
+    if !same {
+        let (folder, first) = (folder.display(), first.unwrap_or_default());
         return Err(Failure::refused(format!(
-            "{file} tells of a cell at [{text}]: start that one, or use another folder"
+            "{folder} has a cluster of {then} on ports from {first}: start that one, or use another folder"
         )));
     }
-    Ok(addresses)
+    layout.check_free()?;
+    Ok(layout)
 }
 
-fn choose(up: &Up) -> Result<Vec<SocketAddr>, Failure> {
-    let base = up.base_port.unwrap_or(pfs::PORT);
-    // Held until all are chosen, so that no two are the same.
-    let mut held = Vec::new();
-    for index in 0..up.replicas {
-        let port = base.checked_add(index).ok_or_else(|| Failure::usage("--base-port is too high"))?;
-        let wanted = SocketAddr::from(([127, 0, 0, 1], port));
-        let bound = TcpListener::bind(wanted).or_else(|error| match up.base_port {
-            Some(_) => Err(Failure::refused(format!("cannot listen on {wanted}: {error}"))),
-            None => TcpListener::bind("127.0.0.1:0")
-                .map_err(|error| Failure::refused(format!("no free port: {error}"))),
-        });
-        held.push(bound?);
+async fn serve(up: &Up, layout: &Layout, nodes: &mut Nodes, out: &Out) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        ready = ready::ready(layout) => ready?,
+        gone = nodes.next_gone() => {
+            say(&gone);
+            return Err(Failure::refused("a process ended before the cluster was ready"));
+        }
+        signal = signals.next() => return Err(Failure::Status(128 + signal.as_raw() as u8)),
     }
-    let found = held.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>();
-    found.map_err(|error| Failure::refused(format!("no free port: {error}")))
+    if !up.command.is_empty() {
+        return run_command(up, layout, nodes).await;
+    }
+    announce(nodes, layout, out)?;
+    // A cluster goes on without some of its processes; with none there is nothing to wait for.
+    while nodes.is_any_left() {
+        tokio::select! {
+            gone = nodes.next_gone() => say(&gone),
+            _ = signals.next() => return Ok(()),
+        }
+    }
+    Err(Failure::refused("no process is left"))
 }
 
-/// Where a folder remembers who its replicas are.
-const ADDRESSES_FILE: &str = "addresses";
+fn say(gone: &Gone) {
+    eprintln!("kumo: {}", gone.line);
+    gone.tail.iter().for_each(|line| eprintln!("  | {line}"));
+}
 
-/// A cell forms in well under a second; a loaded machine may take longer.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
+async fn run_command(up: &Up, layout: &Layout, nodes: &mut Nodes) -> Result<(), Failure> {
+    let mut environment = vec![("KUMO_CELL", addresses(layout.members()))];
+    if layout.of(Role::Gateway).next().is_some() {
+        let gateways = addresses(layout.of(Role::Gateway));
+        environment.extend([("KUMO_GATEWAY", gateways.clone()), ("MEMCACHED_SERVERS", gateways)]);
+    }
+    let watch = async {
+        loop {
+            say(&nodes.next_gone().await);
+        }
+    };
+    tokio::select! {
+        ended = child::run(&up.command, &environment, None, std::future::pending()) => match ended? {
+            Ended::Status(0) => Ok(()),
+            Ended::Status(status) => Err(Failure::Status(status)),
+            Ended::Lost => Err(pfs::Error::Lost.into()),
+        },
+        () = watch => unreachable!("it watches for ever"),
+    }
+}
 
-/// How often free ports are chosen anew.
+fn announce(nodes: &Nodes, layout: &Layout, out: &Out) -> Result<(), Failure> {
+    let of = |role| nodes.of(role).map(node_json).collect::<Vec<_>>();
+    let members = [of(Role::Manager), of(Role::Cell)].concat();
+    let value = json!({
+        "managers": members,
+        "servers": of(Role::Server),
+        "gateways": of(Role::Gateway),
+        "dashboard": dashboard(layout),
+    });
+    out.result(value, || text(nodes, layout))
+}
+
+fn node_json(node: &Node) -> Value {
+    let mut value = json!({ "address": node.place.address().to_string(), "pid": node.pid });
+    if matches!(node.place.role, Role::Manager | Role::Cell) {
+        value["control"] = json!(node.place.control().map(|control| control.to_string()));
+    }
+    if let Some(log) = &node.log {
+        value["log"] = json!(log.display().to_string());
+    }
+    value
+}
+
+fn text(nodes: &Nodes, layout: &Layout) -> String {
+    let rows: Vec<_> = nodes
+        .list()
+        .map(|node| {
+            let control = node.place.control().map_or(String::new(), |control| format!("control {control}"));
+            let (role, pid) = (format!("  {}", node.place.role), format!("pid {}", node.pid));
+            row([&role, &node.place.address(), &pid, &control])
+        })
+        .collect();
+    let what = if layout.counts().servers == 0 { "cell" } else { "cluster" };
+    let mut text = format!("A {what} is up:\n{}", table(&rows));
+    dashboard(layout).into_iter().for_each(|url| text += &format!("  dashboard  {url}\n"));
+    text += "\nIn another shell:\n";
+    tries(nodes, layout).iter().for_each(|line| text += &format!("  {line}\n"));
+    text + "\nCtrl-C ends it.\n"
+}
+
+/// What a newcomer can do next, as lines for a shell.
+fn tries(nodes: &Nodes, layout: &Layout) -> Vec<String> {
+    let (kumo, cell) = (called(), addresses(layout.members()));
+    let memcached = |requests: &str| {
+        let gateway = layout.of(Role::Gateway).next()?.address();
+        Some(format!("printf '{requests}quit\\r\\n' | nc {} {}", gateway.ip(), gateway.port()))
+    };
+    let mut lines = Vec::new();
+    lines.extend(memcached("set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\n"));
+    lines.push(format!("export KUMO_CELL={cell}"));
+    lines.push(format!("echo blue | {kumo} fs put /colour && {kumo} fs cat /colour"));
+    let Some(control) = layout.members().find_map(Place::control) else {
+        lines.push(format!("{kumo} lock demo -- sh -c 'echo fencing number $KUMO_LOCK_NUMBER'"));
+        lines.push(format!("{kumo} cell status"));
+        return lines;
+    };
+    let kill =
+        nodes.of(Role::Server).next().map_or(String::new(), |server| format!("kill -9 {}; ", server.pid));
+    lines.push(format!("{kill}{kumo} ctl {control} stat"));
+    lines.extend(memcached("get greeting\\r\\n"));
+    lines
+}
+
+/// The first member's page.
+fn dashboard(layout: &Layout) -> Option<String> {
+    layout.members().next().map(|member| format!("http://{}/", member.http()))
+}
+
+/// How a shell in the same folder can call this binary again.
+fn called() -> String {
+    let name = std::env::args().next().unwrap_or_default();
+    if name.contains('/') { name } else { "kumo".to_owned() }
+}
+
+fn addresses<'a>(places: impl Iterator<Item = &'a Place>) -> String {
+    places.map(|place| place.address().to_string()).collect::<Vec<_>>().join(",")
+}
+
+const SERVERS: u16 = 3;
+const MANAGERS: u16 = 3;
+const GATEWAYS: u16 = 1;
+
+/// Where a folder remembers who runs in it.
+const LAYOUT_FILE: &str = "cluster";
+
+/// How often ports are chosen anew.
 const START_ATTEMPTS_MAX: usize = 5;
 
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
+const EXAMPLES: &str = "\
+Examples:
+  kumo up
+  kumo up -- ./integration-tests.sh
+  kumo up --data ./cluster                   what was stored survives the end
+  kumo up --servers 5 --base-port 20000
+  kumo up --servers 0                        a plain cell: files, locks and queues without a store
+
+The environment of CMD has KUMO_CELL, by which kumo's other commands find the managers, KUMO_GATEWAY and
+MEMCACHED_SERVERS: host:port,host:port… A CMD that a signal ended is status 128 and its number.
+
+--format json, one line when the cluster is ready: {managers [{address, control, pid}], servers [{address, pid}],
+gateways [{address, pid}], dashboard}, each process with its log when there is --data; of a plain cell control is
+null.";

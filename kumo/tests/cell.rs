@@ -1,13 +1,12 @@
-//! `kumo cell`, `kumo session`, `kumo-cell` and `kumo up`: real replicas.
+//! `kumo cell`, `kumo session` and `kumo-cell`: real replicas.
 
 mod support;
 
 use rustix::process::Signal;
-use std::io::BufReader;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use support::{Cell, KUMO, assert_status, ends, eventually, free_addresses, is_alive, next_line, signal};
+use support::{Cell, KUMO, assert_status, ends, eventually, free_addresses, signal};
 
 #[test]
 fn status_tells_the_documented_fields() {
@@ -86,29 +85,6 @@ fn a_replica_is_added_promoted_and_removed() {
 }
 
 #[test]
-fn up_passes_the_commands_status_and_leaves_no_process() {
-    let script = r#"echo hi | "$0" fs put /x && "$0" fs cat /x; exit 7"#;
-    let output = Command::new(KUMO).args(["up", "--", "sh", "-c", script, KUMO]).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout), (Some(7), b"hi\n".to_vec()));
-
-    // Killed without a chance to clean up: the replicas notice by themselves.
-    let mut up = Command::new(KUMO)
-        .args(["up", "--format", "json"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let ready: serde_json::Value =
-        serde_json::from_str(&next_line(&mut BufReader::new(up.stdout.take().unwrap()))).unwrap();
-    signal(up.id(), Signal::KILL);
-    up.wait().unwrap();
-    for replica in ready["replicas"].as_array().unwrap() {
-        let pid = replica["pid"].as_u64().unwrap() as u32;
-        eventually("the replica ends", || (!is_alive(pid)).then_some(()));
-    }
-}
-
-#[test]
 fn a_cell_of_up_with_a_folder_remembers() {
     let folder = std::env::temp_dir().join(format!("kumo-up-{}", std::process::id()));
     let data = folder.to_str().unwrap().to_owned();
@@ -153,9 +129,6 @@ fn a_taken_port_is_one_line_and_status_1() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains("is taken") && error.lines().count() == 1, "{error}");
     }
-    let base = held.local_addr().unwrap().port().to_string();
-    let output = Command::new(KUMO).args(["up", "--replicas", "1", "--base-port", &base]).output().unwrap();
-    assert_status(&["up"], &output, 1);
 }
 
 #[test]

@@ -67,8 +67,19 @@ fn links_manuals_and_completions_are_written() {
     let output = Command::new(folder.join("kumo-cell")).arg("--version").output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("kumo-cell "));
     assert_status(&["man"], &kumo(&["man", name]), 0);
-    for page in ["kumo.1", "kumo-fs-put.1", "kumo-cell.1"] {
+    for page in ["kumo.1", "kumo-fs-put.1", "kumo-config-show.1"] {
         assert!(folder.join(page).exists(), "{page}");
+    }
+    let bash = String::from_utf8(kumo(&["completion", "bash"]).stdout).unwrap();
+    let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let names: Vec<_> = entries.filter(|path| path.is_symlink()).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for path in names {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(folder.join(format!("{name}.1")).exists(), "no page of {name}");
+        let completed =
+            |line: &str| line.trim().starts_with("complete ") && line.ends_with(&format!(" {name}"));
+        assert!(bash.lines().any(completed), "no completion of {name}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let output = kumo(&["completion", shell]);

@@ -90,6 +90,53 @@ pub struct VoterStat {
     pub state: Option<ReplicaState>,
 }
 
+/// A replace under way, from what its servers reported last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStat {
+    pub full: bool,
+    pub paused: bool,
+    /// Bytes a second a server; 0: no limit.
+    pub rate: u64,
+    /// All data is where it belongs, and the servers are being told.
+    pub switching: bool,
+    pub total: Progress,
+    /// Those that have something to copy.
+    pub servers: Vec<(SocketAddr, Progress)>,
+}
+
+impl Stat {
+    pub fn job(&self) -> Option<JobStat> {
+        let space = &self.space;
+        if space.job.is_none() && space.settled() {
+            return None;
+        }
+        let about = |progress: &Progress| progress.job == space.whs_since && progress.copies > 0;
+        let servers = self.servers.iter().filter(|server| about(&server.progress));
+        let servers: Vec<(SocketAddr, Progress)> =
+            servers.map(|server| (server.server.address, server.progress)).collect();
+        Some(JobStat {
+            full: space.job.is_some_and(|job| job.full),
+            paused: space.job.is_some_and(|job| job.paused),
+            rate: space.job.map_or(0, |job| job.rate),
+            switching: space.job.is_none(),
+            total: Progress::sum(space.whs_since, servers.iter().map(|(_, progress)| *progress)),
+            servers,
+        })
+    }
+}
+
+impl JobStat {
+    /// As operators call it.
+    pub fn kind(&self) -> &'static str {
+        if self.full { "full-replace" } else { "replace" }
+    }
+
+    /// Of 100.
+    pub fn percent(&self) -> f64 {
+        if self.switching { 100.0 } else { self.total.percent() }
+    }
+}
+
 /// A server that the master hears of, attached or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStat {
@@ -226,7 +273,16 @@ pub struct ServerReport {
     /// Records that may not be committed.
     pub dirty: u64,
     pub progress: Progress,
+    /// Requests of gateways answered in this life of the process, by how long it took: one count a bound of
+    /// [`LATENCY_MICROS_BOUNDS`], and one for those beyond the last.
+    pub latency: Vec<u64>,
 }
+
+/// Requests are counted by how long they took, up to and including these.
+pub const LATENCY_MICROS_BOUNDS: [u64; 19] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 10_000_000,
+];
 
 wire_enum!(ToolRequest { 1 = Control(request), 2 = Inspect });
 wire_enum!(ToolAnswer { 1 = Control(answer), 2 = Report(report), 3 = Refused { reason } });
@@ -245,4 +301,5 @@ wire_struct!(ServerReport {
     pending,
     dirty,
     progress,
+    latency,
 });

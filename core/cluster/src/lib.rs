@@ -74,7 +74,7 @@ pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};
 pub use ring::{Arc, COPIES, POINTS, Table, points};
 pub use server::{Counts, Server};
-pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space};
+pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space, Standing};
 pub use step::{
     CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, ManagerEffect,
     ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput, ServerNote,

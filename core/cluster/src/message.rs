@@ -202,6 +202,30 @@ pub struct Progress {
     pub bytes_left: u64,
 }
 
+impl Progress {
+    /// Of 100. Ranges count, not bytes: those that are equal already need none.
+    pub fn percent(&self) -> f64 {
+        match self.copies {
+            0 => 0.0,
+            copies => 100.0 * self.copies_done.min(copies) as f64 / copies as f64,
+        }
+    }
+
+    /// What all of them together have done for a job; those about another one do not count.
+    pub fn sum(job: SpaceNumber, all: impl Iterator<Item = Progress>) -> Progress {
+        let mut sum = Progress { job, ..Progress::default() };
+        for one in all.filter(|one| one.job == job) {
+            // A server may say anything.
+            sum.copies = sum.copies.saturating_add(one.copies);
+            sum.copies_done = sum.copies_done.saturating_add(one.copies_done);
+            sum.records_sent = sum.records_sent.saturating_add(one.records_sent);
+            sum.bytes_sent = sum.bytes_sent.saturating_add(one.bytes_sent);
+            sum.bytes_left = sum.bytes_left.saturating_add(one.bytes_left);
+        }
+        sum
+    }
+}
+
 /// A server's sign of life, to every manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alive {

@@ -3,6 +3,7 @@
 use crate::{Clock, GatewayId, Incarnation, ServerId, SpaceNumber};
 use kumo_paxos::CellId;
 use kumo_wire::{wire_enum, wire_struct};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Servers a space can name. Member indexes are `u16`, and a space must fit a frame many times over.
@@ -49,6 +50,16 @@ pub struct Member {
     pub address: SocketAddr,
     pub incarnation: Incarnation,
     pub state: MemberState,
+}
+
+/// Where a server stands between the ring that is read and the one that a replace goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Attached,
+    /// A replace brings it in.
+    Joining,
+    /// A replace takes it out.
+    Leaving,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +119,22 @@ impl Space {
     pub fn index_of(&self, server: ServerId) -> Option<u16> {
         let found = self.members.binary_search_by_key(&server, Member::id).ok()?;
         Some(found as u16)
+    }
+
+    /// The servers of both rings, for people: one place an address. While a replace runs, the ring that it goes to says
+    /// how a server stands: one that was attached again is not fault any more.
+    pub fn places(&self) -> BTreeMap<SocketAddr, (MemberState, Standing)> {
+        let mut places = BTreeMap::new();
+        for index in &self.rhs {
+            let place = if self.whs.contains(index) { Standing::Attached } else { Standing::Leaving };
+            let member = self.member(*index);
+            places.insert(member.address, (member.state, place));
+        }
+        for index in self.whs.iter().filter(|index| !self.rhs.contains(index)) {
+            let member = self.member(*index);
+            places.insert(member.address, (member.state, Standing::Joining));
+        }
+        places
     }
 
     /// Refused for good: expired by a space that this node has adopted.

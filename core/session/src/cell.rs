@@ -224,6 +224,11 @@ impl<A: Application> Cell<A> {
         self.replica.position()
     }
 
+    /// How many sessions there are.
+    pub fn sessions_count(&self) -> usize {
+        self.table.sessions.len()
+    }
+
     /// The sessions there are, in order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.table.sessions.keys().copied()

@@ -1,5 +1,6 @@
 //! [`NodeConfig`]: what a node is told at its start, and [`NodeError`]: why it could not go on.
 
+use crate::http::HttpConfig;
 use kumo_paxos::ExitReason;
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ pub struct NodeConfig {
     pub extension: bool,
     /// How long a session lives without renewal.
     pub session_timeout: Duration,
+    /// The dashboard and what can be scraped; `None`: nothing.
+    pub http: Option<HttpConfig>,
 }
 
 /// Why a node could not start, or had to stop. Each prints as one line for the operator.

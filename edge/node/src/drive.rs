@@ -5,6 +5,7 @@
 
 use crate::durable::{Progress, Storage};
 use crate::house::{House, HouseEffect};
+use crate::metrics::{NodeMetrics, PUBLISH_MICROS, Stopwatch, cell_answer, cell_request};
 use crate::transport::{Arrivals, Links};
 use crate::{NodeError, clock, notes};
 use kumo_link::{ReadyList, Token};
@@ -45,6 +46,9 @@ pub struct Node<A: Application, H: House<A>> {
     end: Option<Result<(), NodeError>>,
     /// Reused for the ready list.
     woken: Vec<Token>,
+    metrics: Arc<NodeMetrics>,
+    stopwatch: Stopwatch,
+    published: Time,
 }
 
 /// What a durable node has besides.
@@ -58,6 +62,8 @@ struct Durable<A: Application> {
 }
 
 impl<A: Application, H: House<A>> Node<A, H> {
+    // Each is a part of the node; a struct to carry them would be the node again.
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         cell: Cell<A>,
         house: H,
@@ -66,6 +72,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
         unit_micros: u64,
         own: std::net::SocketAddr,
         noise: u64,
+        metrics: Arc<NodeMetrics>,
     ) -> Node<A, H> {
         let ready = Arc::new(ReadyList::default());
         Node {
@@ -93,6 +100,9 @@ impl<A: Application, H: House<A>> Node<A, H> {
             stopping_until: None,
             end: None,
             woken: Vec::new(),
+            metrics,
+            stopwatch: Stopwatch::new(),
+            published: Time::default(),
         }
     }
 
@@ -122,6 +132,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
         self.poll_disk(now, context);
         self.links.flush(now, &mut self.inputs);
         self.arrivals.flush(&mut self.inputs);
+        self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
@@ -131,6 +142,15 @@ impl<A: Application, H: House<A>> Node<A, H> {
             self.wait(now, context);
         }
         Poll::Pending
+    }
+
+    /// What was answered in this turn is written now.
+    fn measure(&mut self, now: Time) {
+        self.stopwatch.written(&self.metrics.latencies);
+        if now.since(self.published) >= PUBLISH_MICROS {
+            self.published = now;
+            self.metrics.publish(now, &self.cell);
+        }
     }
 
     fn begin_stop(&mut self) {
@@ -209,6 +229,12 @@ impl<A: Application, H: House<A>> Node<A, H> {
         }
         self.cell.step(now, Input::Wall(clock::wall()), &mut self.effects);
         for input in self.inputs.drain(..) {
+            if let Input::Client(_, message) = &input
+                && let Some((key, operation)) = cell_request(message)
+            {
+                self.metrics.requests[operation].add(1);
+                self.stopwatch.came(now, key, operation);
+            }
             self.cell.step(now, input, &mut self.effects);
         }
         // What arrived may have moved it: a heartbeat that waited in a socket is not a missing one.
@@ -293,7 +319,12 @@ impl<A: Application, H: House<A>> Node<A, H> {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Peer(to, envelope) => self.links.send(now, to, &envelope, &mut self.inputs),
-                Effect::Client(id, message) => self.arrivals.send(id, &message, &mut self.inputs),
+                Effect::Client(id, message) => {
+                    if let Some(key) = cell_answer(&message) {
+                        self.stopwatch.answered(key);
+                    }
+                    self.arrivals.send(id, &message, &mut self.inputs);
+                }
                 Effect::Hangup(id) => self.arrivals.hang_up(now, id, &mut self.inputs),
                 Effect::Dial(address) => self.links.dial(now, address),
                 Effect::Undial(address) => self.links.undial(address, &mut self.inputs),

@@ -23,15 +23,18 @@ mod drive;
 mod durable;
 mod entropy;
 mod house;
+pub mod http;
 pub mod log;
+mod metrics;
 mod notes;
 mod pair;
 mod start;
 pub mod store;
+pub mod tool;
 mod transport;
 
 use kumo_link::{clock, hub, post};
 
 pub use config::{NodeConfig, NodeError};
 pub use entropy::draw as random;
-pub use start::{run, run_manager, run_on};
+pub use start::{run, run_application, run_manager, run_on};

@@ -3,9 +3,10 @@
 use crate::drive::Node;
 use crate::durable::{Memory, Storage};
 use crate::house::{House, NoHouse};
+use crate::metrics::NodeMetrics;
 use crate::pair::Pair;
 use crate::store::ManagerHouse;
-use crate::{NodeConfig, NodeError, clock, entropy};
+use crate::{NodeConfig, NodeError, clock, entropy, http};
 use kumo_cluster::{Manager, ManagerSettings};
 use kumo_paxos::{Incarnation, Settings};
 use kumo_pfs::Pfs;
@@ -13,18 +14,27 @@ use kumo_session::{Application, Cell, CellSettings};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
 /// Runs a node until `stop` completes (a clean end) or the cell makes it leave. Its work is done by the task
 /// that awaits it, so a runtime of one thread serves it best.
 pub async fn run(config: NodeConfig, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    run_application::<Pfs>(config, stop).await
+}
+
+/// As [`run`], for a service of your own instead of PFS. The pages over HTTP are PFS's: leave them out.
+pub async fn run_application<A: Application + Default>(
+    config: NodeConfig,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
     // The address is the node's name in the cell: "any host" or "any port" is none.
     if config.listen.ip().is_unspecified() || config.listen.port() == 0 {
         return Err(NodeError::Nameless(config.listen));
     }
     let listener = bind(config.listen)?;
-    run_on(listener, config, stop).await
+    alone::<A>(listener, config, stop).await
 }
 
 /// As [`run`], on a listener that is bound already; it may have chosen the port. The node's name is still
@@ -34,7 +44,7 @@ pub async fn run_on(
     config: NodeConfig,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    run_with::<Pfs, NoHouse>(vec![listener], config, NoHouse, stop).await
+    alone::<Pfs>(listener, config, stop).await
 }
 
 /// Runs a manager: a node of a cell with the store's manager beside it. `control`: a second socket for tools.
@@ -45,15 +55,27 @@ pub async fn run_manager(
     settings: ManagerSettings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    let house = ManagerHouse::new(Manager::new(settings, clock::now()));
+    let metrics = Arc::new(NodeMetrics::new(true));
+    let house = ManagerHouse::new(Manager::new(settings, clock::now()), metrics.clone());
     let listeners = std::iter::once(listener).chain(control).collect();
-    run_with::<Pair, ManagerHouse>(listeners, config, house, stop).await
+    run_with::<Pair, ManagerHouse>(listeners, config, house, metrics, stop).await
+}
+
+/// A node with nobody beside it.
+async fn alone<A: Application + Default>(
+    listener: TcpListener,
+    config: NodeConfig,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let metrics = Arc::new(NodeMetrics::new(false));
+    run_with::<A, NoHouse>(vec![listener], config, NoHouse, metrics, stop).await
 }
 
 async fn run_with<A: Application + Default, H: House<A>>(
     listeners: Vec<TcpListener>,
     config: NodeConfig,
     house: H,
+    metrics: Arc<NodeMetrics>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     let address = config.listen;
@@ -63,11 +85,13 @@ async fn run_with<A: Application + Default, H: House<A>>(
         listener.set_nonblocking(true).map_err(fault)?;
         sockets.push(tokio::net::TcpListener::from_std(listener).map_err(fault)?);
     }
+    let http = config.http.as_ref().map(http::bind).transpose()?;
     let (cell, storage) = remember::<A>(&config)?;
     info!(%address, durable = storage.is_some(), "listening");
+    let _http = http.map(|http| http.serve_board(address, H::OPEN, metrics.clone())).transpose()?;
     let unit_micros = unit_micros(&config);
     let noise = entropy::draw()? as u64;
-    Node::new(cell, house, sockets, storage, unit_micros, address, noise).run(stop).await
+    Node::new(cell, house, sockets, storage, unit_micros, address, noise, metrics).run(stop).await
 }
 
 /// Binds the address in a way that a restart need not wait for old connections to fade.

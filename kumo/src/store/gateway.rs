@@ -3,6 +3,7 @@
 use super::common::{self, Common};
 use super::process::Process;
 use crate::failure::Failure;
+use crate::http::{self, Http};
 use clap::{Args, Command};
 use kumo_node::store::GatewayConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -67,11 +68,13 @@ pub struct Gateway {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::target::seconds)]
     request_timeout: Duration,
     #[command(flatten)]
+    http: Http,
+    #[command(flatten)]
     common: Common,
 }
 
 pub fn command_line() -> Command {
-    Gateway::augment_args(Command::new("kumo-gateway"))
+    crate::config::with_file(Gateway::augment_args(Command::new("kumo-gateway")))
         .version(env!("CARGO_PKG_VERSION"))
         .about("A gateway of the store: memcached on one side, servers on the other")
         .after_help(EXAMPLES)
@@ -105,6 +108,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         value_bytes_max: gateway.max_value as usize,
         connections_max: gateway.max_connections as usize,
         allow_flush: gateway.allow_flush,
+        http: gateway.http.config(http::GATEWAY_PORT)?,
     };
     let listen: Vec<String> = ports.iter().map(SocketAddr::to_string).collect();
     process.serve(&listen.join(" "), async move |stop| {

@@ -3,6 +3,7 @@
 use super::common::{self, CONTROL_PORT, Common, MANAGER_PORT};
 use super::process::Process;
 use crate::failure::Failure;
+use crate::http::{self, Http, HttpToken};
 use clap::{Args, Command};
 use kumo_cluster::ManagerSettings;
 use kumo_node::NodeConfig;
@@ -45,11 +46,15 @@ pub struct Manager {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::seconds)]
     session_timeout: Duration,
     #[command(flatten)]
+    http: Http,
+    #[command(flatten)]
+    http_token: HttpToken,
+    #[command(flatten)]
     common: Common,
 }
 
 pub fn command_line() -> Command {
-    Manager::augment_args(Command::new("kumo-manager"))
+    crate::config::with_file(Manager::augment_args(Command::new("kumo-manager")))
         .version(env!("CARGO_PKG_VERSION"))
         .about("A manager of the store: one of a cell that agrees on who keeps what")
         .after_help(EXAMPLES)
@@ -79,6 +84,7 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
         data,
         extension: false,
         session_timeout: manager.session_timeout,
+        http: manager.http.config_with(http::BOARD_PORT, &manager.http_token)?,
     };
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;

@@ -3,19 +3,23 @@
 mod argv;
 mod common;
 mod detach;
-mod gateway;
+pub mod gateway;
 mod kumoctl;
 mod kumohash;
 mod kumolog;
 mod kumomergedb;
 mod kumostat;
 mod kumotop;
-mod manager;
+pub mod manager;
 mod process;
-mod server;
+pub mod server;
 mod shown;
-mod tool;
+pub mod tool;
 
+pub use argv::rewrite as spelled;
+pub use common::address;
+
+use crate::config::{self, Role};
 use crate::failure::Failure;
 use crate::links::Name;
 use clap::error::ErrorKind;
@@ -26,9 +30,9 @@ use std::ffi::OsString;
 pub fn main(name: Name, arguments: &[OsString]) -> Result<(), Failure> {
     match name {
         Name::Cell => unreachable!("kumo-cell is not of the store"),
-        Name::Manager => manager::run(parse(manager::command_line(), arguments)?),
-        Name::Server => server::run(parse(server::command_line(), arguments)?),
-        Name::Gateway => gateway::run(parse(gateway::command_line(), arguments)?),
+        Name::Manager => manager::run(configured(Role::Manager, arguments)?),
+        Name::Server => server::run(configured(Role::Server, arguments)?),
+        Name::Gateway => gateway::run(configured(Role::Gateway, arguments)?),
         Name::Kumoctl => kumoctl::run(parse(kumoctl::command_line(), arguments)?),
         Name::Kumostat => kumostat::run(parse(kumostat::command_line(), arguments)?),
         Name::Kumotop => kumotop::run(parse(kumotop::command_line(), arguments)?),
@@ -55,15 +59,26 @@ pub fn command_lines() -> Vec<(&'static str, Command)> {
 
 /// Reads a command line in the seed's spelling.
 fn parse<T: FromArgMatches>(command: Command, arguments: &[OsString]) -> Result<T, Failure> {
-    let name = command.get_name().to_owned();
     let arguments = argv::rewrite(&command, arguments);
+    read(command, &arguments)
+}
+
+/// As [`parse`], with what the environment and a file say beside it.
+fn configured<T: FromArgMatches>(role: Role, arguments: &[OsString]) -> Result<T, Failure> {
+    let command = role.command_line();
+    let arguments = config::complete(role, &argv::rewrite(&command, arguments))?;
+    read(command, &arguments)
+}
+
+fn read<T: FromArgMatches>(command: Command, arguments: &[OsString]) -> Result<T, Failure> {
+    let name = command.get_name().to_owned();
     let matches = command.bin_name(&name).try_get_matches_from(arguments);
     let matches = matches.map_err(|error| misused(&name, &error))?;
     T::from_arg_matches(&matches).map_err(|error| misused(&name, &error))
 }
 
 /// What clap says in a paragraph, as one line that names the option.
-fn misused(name: &str, error: &clap::Error) -> Failure {
+pub fn misused(name: &str, error: &clap::Error) -> Failure {
     let whole = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if whole || !error.use_stderr() {
         error.exit();

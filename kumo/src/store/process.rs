@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use kumo_node::log::{self, Level, Output};
 use kumo_node::store::binary_log::{self, Value};
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::pin::Pin;
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,11 +68,16 @@ impl Process {
                 tokio::spawn(reopen_on_hangup()?);
             }
             let (program, detached, address) = (self.program, self.detached, address.to_owned());
+            let announced = self.exit_on_stdin_eof;
             work(Box::pin(async move {
                 record_start(program, &address);
                 // Who started us does not wait any more: it was interrupted, and so are we.
                 if detached && detach::say_ready().is_err() {
                     return;
+                }
+                if announced {
+                    // Who does not read it does not care.
+                    let _ = writeln!(std::io::stdout(), "{}", daemon::LISTENING);
                 }
                 stop.await;
             }))

@@ -3,6 +3,7 @@
 use super::common::{self, Common, SERVER_PORT};
 use super::process::Process;
 use crate::failure::Failure;
+use crate::http::{self, Http};
 use clap::{Args, Command, ValueEnum};
 use kumo_node::store::{ServerConfig, StoreSync};
 use std::net::SocketAddr;
@@ -56,6 +57,8 @@ pub struct Server {
           value_parser = clap::value_parser!(u64).range(1..=67_108_864))]
     max_value: u64,
     #[command(flatten)]
+    http: Http,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -70,7 +73,7 @@ enum SyncWhen {
 }
 
 pub fn command_line() -> Command {
-    Server::augment_args(Command::new("kumo-server"))
+    crate::config::with_file(Server::augment_args(Command::new("kumo-server")))
         .version(env!("CARGO_PKG_VERSION"))
         .about("A server of the store: keeps records")
         .after_help(EXAMPLES)
@@ -93,6 +96,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
         keepalive: server.common.keep_alive_interval,
         value_bytes_max: server.max_value as usize,
         connections_max: CONNECTIONS_MAX,
+        http: server.http.config(http::SERVER_PORT)?,
     };
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;

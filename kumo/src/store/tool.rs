@@ -1,168 +1,38 @@
-//! Questions of tools to managers and servers, and the answers.
+//! Questions of tools to managers and servers; why there is no answer, as a command's end.
 
 use crate::failure::{Failure, NO_MASTER};
-use bytes::BytesMut;
-use kumo_cluster::control::{ControlAnswer, ControlRequest, ServerReport, Stat, ToolAnswer, ToolRequest};
-use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
-use kumo_session::Greeting;
-use kumo_wire::{Wire, frame};
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use kumo_cluster::control::{ControlAnswer, ControlRequest, ServerReport, Stat};
+use kumo_node::tool::{self, ToolError};
+use std::net::SocketAddr;
 
 /// Asks a manager, and the master if that is another one.
 pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<ControlAnswer, Failure> {
-    let until = Instant::now() + MASTER_MAX;
-    let tool = ToolRequest::Control(request.clone());
-    let patience = match request {
-        ControlRequest::Backup { .. } => BACKUP_MAX,
-        _short => ANSWER_MAX,
-    };
-    let mut at = manager;
-    while Instant::now() < until {
-        match ask(at, &tool, patience).await {
-            Ok(ToolAnswer::Control(ControlAnswer::Master(Some(master)))) if master != at => at = master,
-            Ok(ToolAnswer::Control(ControlAnswer::Master(_))) => tokio::time::sleep(REDIRECT_PAUSE).await,
-            Ok(ToolAnswer::Control(ControlAnswer::Refused(reason))) => return Err(Failure::refused(reason)),
-            Ok(ToolAnswer::Control(answer)) => return Ok(answer),
-            Ok(ToolAnswer::Refused { reason }) => return Err(Failure::refused(format!("{at}: {reason}"))),
-            Ok(ToolAnswer::Report(_)) => {
-                return Err(Failure::refused(format!("{at}: a server answers there, not a manager")));
-            }
-            // It led a moment ago; who leads now is told where we came from.
-            Err(Silence::Dial(_)) if at != manager => {
-                at = manager;
-                tokio::time::sleep(REDIRECT_PAUSE).await;
-            }
-            Err(silence) => return Err(silence.failure(at)),
-        }
-    }
-    Err(Failure::Line("the managers have no master".to_owned(), NO_MASTER))
+    Ok(tool::control(manager, request).await?)
 }
 
 /// How a cluster stands, from whichever of these managers answers first.
 pub async fn stat(managers: &[SocketAddr]) -> Result<Stat, Failure> {
-    let mut last = Failure::unreachable("no manager is known");
-    for &manager in managers {
-        match control(manager, &ControlRequest::Stat).await {
-            Ok(ControlAnswer::Stat(stat)) => return Ok(stat),
-            Ok(_other) => return Err(Failure::refused(format!("{manager}: another question was answered"))),
-            Err(failure) => last = failure,
-        }
-    }
-    Err(last)
+    Ok(tool::stat(managers).await?)
 }
 
 /// How a server does.
 pub async fn inspect(server: SocketAddr) -> Result<ServerReport, Failure> {
-    match ask(server, &ToolRequest::Inspect, INSPECT_MAX).await {
-        Ok(ToolAnswer::Report(report)) => Ok(report),
-        Ok(ToolAnswer::Refused { reason }) => Err(Failure::refused(format!("{server}: {reason}"))),
-        Ok(ToolAnswer::Control(_)) => {
-            Err(Failure::refused(format!("{server}: a manager answers there, not a server")))
-        }
-        Err(silence) => Err(silence.failure(server)),
-    }
+    Ok(tool::inspect(server).await?)
 }
 
-/// How these servers do, in their order; all are asked at once, up to a number.
+/// How these servers do, in their order.
 pub async fn inspect_all(servers: &[SocketAddr]) -> Vec<(SocketAddr, Result<ServerReport, Failure>)> {
-    let mut reports = BTreeMap::new();
-    for some in servers.chunks(INSPECTED_AT_ONCE_MAX) {
-        let mut asked = JoinSet::new();
-        for &server in some {
-            asked.spawn(async move { (server, inspect(server).await) });
-        }
-        reports.extend(asked.join_all().await);
-    }
-    reports.into_iter().collect()
+    let reports = tool::inspect_all(servers, tool::INSPECT_MAX).await.into_iter();
+    reports.map(|(server, report)| (server, report.map_err(Failure::from))).collect()
 }
 
-/// Why there is no answer.
-enum Silence {
-    /// Nothing was asked.
-    Dial(String),
-    /// It may have been heard.
-    Asked(String),
-}
-
-impl Silence {
-    fn failure(self, address: SocketAddr) -> Failure {
-        let (Silence::Dial(why) | Silence::Asked(why)) = self;
-        Failure::unreachable(format!("{address}: {why}"))
-    }
-}
-
-/// One question to one process.
-async fn ask(address: SocketAddr, request: &ToolRequest, patience: Duration) -> Result<ToolAnswer, Silence> {
-    let dialled = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
-    let stream = match dialled {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Silence::Dial(error.to_string())),
-        Err(_) => return Err(Silence::Dial("no answer to the dial".to_owned())),
-    };
-    match tokio::time::timeout(patience, exchange(stream, request)).await {
-        Ok(answer) => answer.map_err(Silence::Asked),
-        Err(_) => Err(Silence::Asked("no answer".to_owned())),
-    }
-}
-
-async fn exchange(mut stream: TcpStream, request: &ToolRequest) -> Result<ToolAnswer, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let mut out = BytesMut::new();
-    frame::append(&Greeting::Hello(hello()), &mut out);
-    frame::append(request, &mut out);
-    stream.write_all(&out).await.map_err(said)?;
-    let mut inbox = BytesMut::new();
-    match receive::<Greeting>(&mut stream, &mut inbox).await? {
-        Greeting::Hello(_) => receive(&mut stream, &mut inbox).await,
-        Greeting::Refused { reason } => Err(reason),
-    }
-}
-
-async fn receive<T: Wire>(stream: &mut TcpStream, inbox: &mut BytesMut) -> Result<T, String> {
-    loop {
-        if let Some(body) = frame::take(inbox, FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
-            return T::from_bytes(body).map_err(|error| format!("bad answer: {error}"));
-        }
-        if stream.read_buf(inbox).await.map_err(|error| error.to_string())? == 0 {
-            return Err("closed without an answer".to_owned());
+impl From<ToolError> for Failure {
+    fn from(error: ToolError) -> Failure {
+        let line = error.to_string();
+        match error {
+            ToolError::Refused(_) => Failure::refused(line),
+            ToolError::Unreachable(_) => Failure::unreachable(line),
+            ToolError::NoMaster => Failure::Line(line, NO_MASTER),
         }
     }
 }
-
-fn hello() -> Hello {
-    Hello {
-        magic: MAGIC,
-        version: VERSION,
-        cell: CellId(0),
-        generation: 0,
-        side: Side::Tool,
-        address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        incarnation: Incarnation(0),
-    }
-}
-
-/// A new master may be a moment in coming.
-const MASTER_MAX: Duration = Duration::from_secs(10);
-const REDIRECT_PAUSE: Duration = Duration::from_millis(200);
-
-const CONNECT_MAX: Duration = Duration::from_secs(3);
-
-/// A manager answers or refuses within 15 seconds.
-const ANSWER_MAX: Duration = Duration::from_secs(20);
-
-/// A manager gives its servers ten minutes.
-const BACKUP_MAX: Duration = Duration::from_secs(620);
-
-/// A server answers at once, or is not well.
-const INSPECT_MAX: Duration = Duration::from_secs(5);
-
-const INSPECTED_AT_ONCE_MAX: usize = 64;
-
-/// The largest answer: how a cluster of a thousand servers stands.
-const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;

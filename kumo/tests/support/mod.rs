@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The binary under test.
 pub const KUMO: &str = env!("CARGO_BIN_EXE_kumo");
 
-/// A cell started by `kumo up`, ended when dropped.
+/// A plain cell started by `kumo up`, ended when dropped.
 pub struct Cell {
     up: Child,
     pub members: String,
@@ -25,7 +25,7 @@ impl Cell {
 
     pub fn up_with(options: &[&str]) -> Cell {
         let mut up = Command::new(KUMO)
-            .args(["up", "--format", "json"])
+            .args(["up", "--servers", "0", "--format", "json"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -34,9 +34,10 @@ impl Cell {
         let mut line = String::new();
         BufReader::new(up.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).expect("kumo up says when the cell is ready");
-        let replicas = ready["replicas"].as_array().unwrap();
+        let replicas = ready["managers"].as_array().unwrap();
         let pids = replicas.iter().map(|replica| replica["pid"].as_u64().unwrap() as u32).collect();
-        Cell { up, members: ready["cell"].as_str().unwrap().to_owned(), pids }
+        let members: Vec<&str> = replicas.iter().map(|one| one["address"].as_str().unwrap()).collect();
+        Cell { up, members: members.join(","), pids }
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {

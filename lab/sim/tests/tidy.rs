@@ -68,7 +68,7 @@ fn source_complaints(path: &str, text: &str) -> Vec<Complaint> {
         for banned in CODE_BANNED.iter().filter(|banned| line.contains(*banned)) {
             complain(index + 1, format!("has `{banned}`"));
         }
-        if has_word(line, "unsafe") && !path.starts_with("client/") {
+        if has_word(line, "unsafe") && !path.starts_with("client/src/c/") {
             complain(index + 1, "has `unsafe`: it lives in the C ABI's folder only".into());
         }
     }
@@ -368,7 +368,7 @@ const CORE_ALLOWED: [(&str, &[&str]); 5] = [
 ];
 
 /// Who touches the world.
-const TOKIO_ALLOWED: [&str; 4] = ["kumo", "client", "edge/link", "edge/node"];
+const TOKIO_ALLOWED: [&str; 5] = ["kumo", "client", "edge/link", "edge/node", "examples/counter"];
 
 /// The enums whose numbers docs/protocol.md tabulates.
 const TABULATED: [(&str, &str); 3] = [
@@ -430,7 +430,7 @@ mod bad_samples {
         assert_eq!(about("edge/node/src/link.rs", "unsafe { go() }"), [rule]);
         assert_eq!(about("edge/node/src/link.rs", "fn a<'a>(b: &'a u8) { unsafe { go() } }"), [rule]);
         assert_eq!(about("edge/node/src/link.rs", "let a = r#\"\"#; unsafe { go() }"), [rule]);
-        assert_eq!(about("client/c/pfs.rs", "unsafe { go() }"), [""; 0]);
+        assert_eq!(about("client/src/c/file.rs", "unsafe { go() }"), [""; 0]);
         for harmless in ["// unsafe", "let a = \"unsafe\";", "deny(unsafe_code)", "let a = br#\"unsafe\"\"#;"]
         {
             assert_eq!(about("lab/sim/src/main.rs", harmless), [""; 0], "{harmless}");

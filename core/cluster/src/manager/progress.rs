@@ -2,10 +2,20 @@
 
 use super::reign::{Topic, acts};
 use super::state::Manager;
-use crate::{Cluster, Command, ManagerEffect, Mutation, ServerId, Space};
+use crate::{Cluster, Command, ManagerEffect, Mutation, Progress, ServerId, Space};
 use kumo_paxos::Time;
 
 impl Manager {
+    /// Servers that are connected here, attached or not.
+    pub fn connected(&self) -> usize {
+        self.peers.connected().count()
+    }
+
+    /// What all servers together have said of the replace under way.
+    pub fn progress(&self, cluster: &Cluster) -> Progress {
+        Progress::sum(cluster.space().whs_since, self.peers.servers().map(|heard| heard.alive.progress))
+    }
+
     pub(super) fn move_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let space = cluster.space();
         let switch = space.job.is_some() && self.all_copied(cluster);

@@ -189,6 +189,11 @@ impl<S: Store> Server<S> {
         self.lease_end.since(now)
     }
 
+    /// Managers that it has a connection with.
+    pub fn managers_connected(&self) -> usize {
+        self.managers.len()
+    }
+
     pub fn progress(&self) -> Progress {
         self.copies.progress()
     }

@@ -208,6 +208,7 @@ fn settings(index: usize, copies_min: usize) -> ServerSettings {
         value_bytes_max: 1 << 20,
         tombstone_micros_min: 0,
         keepalive_micros: 2_000_000,
+        seat: None,
         broken: Broken::default(),
     }
 }

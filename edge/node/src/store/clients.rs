@@ -6,12 +6,14 @@ use super::request::{Entry, Part};
 use super::stats::{PROTOCOL_VERSION, Stats};
 use crate::clock;
 use crate::hub::Hub;
+use crate::metrics::{GatewayMetrics, Stopwatch};
 use bytes::{BufMut, Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_hash};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// All memcached clients.
 pub struct Clients {
@@ -28,6 +30,8 @@ pub struct Clients {
     told_early: Vec<u64>,
     /// Clients with calls that wait until they have read their answers.
     stalled: BTreeSet<ConnectionId>,
+    metrics: Arc<GatewayMetrics>,
+    stopwatch: Stopwatch,
 }
 
 /// One memcached connection.
@@ -69,10 +73,11 @@ struct Ticket {
     writes: bool,
     /// Counts among the client's calls; a flush does not.
     counts: bool,
+    came: Time,
 }
 
 impl Clients {
-    pub fn new(config: &GatewayConfig) -> Clients {
+    pub fn new(config: &GatewayConfig, metrics: Arc<GatewayMetrics>) -> Clients {
         Clients {
             clients: BTreeMap::new(),
             tickets: Vec::new(),
@@ -84,11 +89,24 @@ impl Clients {
             delayed: None,
             told_early: Vec::new(),
             stalled: BTreeSet::new(),
+            metrics,
+            stopwatch: Stopwatch::new(),
         }
+    }
+
+    /// Connections there are.
+    pub fn open(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The answers of this turn are written.
+    pub fn written(&mut self) {
+        self.stopwatch.written(&self.metrics.latencies);
     }
 
     pub fn up(&mut self, id: ConnectionId) {
         self.stats.connections += 1;
+        self.metrics.connections.add(1);
         let client = Client {
             decoder: Decoder::new(self.value_bytes_max),
             entries: VecDeque::new(),
@@ -251,8 +269,15 @@ impl Clients {
                     let writes = part.operation != Operation::Get;
                     client.begin(&part.key, writes);
                     let key = part.key.clone();
-                    let ticket =
-                        Ticket { client: Some(id), entry, part: number as u32, key, writes, counts: true };
+                    let ticket = Ticket {
+                        client: Some(id),
+                        entry,
+                        part: number as u32,
+                        key,
+                        writes,
+                        counts: true,
+                        came: now,
+                    };
                     client.uncalled.push_back((ticket, part));
                 }
             }
@@ -260,8 +285,11 @@ impl Clients {
     }
 
     fn call(&mut self, ticket: Ticket, part: Part, inputs: &mut Vec<GatewayInput>) {
+        let came = ticket.came;
         let number = self.ticket(ticket);
         self.stats.asked(&part.operation);
+        let operation = self.metrics.asked(&part.operation);
+        self.stopwatch.came(came, (0, number), operation);
         let key = self.prefixed(part.key);
         let hash = key_hash(&key);
         inputs.push(GatewayInput::Call { ticket: number, hash, key, operation: part.operation });
@@ -312,8 +340,10 @@ impl Clients {
         let Some(ticket_here) = self.tickets.get_mut(ticket as usize) else { return };
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
-        let Ticket { client: Some(id), entry, part, key, writes, counts } = taken else { return };
+        self.stopwatch.answered((0, ticket));
+        let Ticket { client: Some(id), entry, part, key, writes, counts, came: _ } = taken else { return };
         self.stats.answered(&result);
+        self.metrics.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.calls -= usize::from(counts);
         client.end(&key, writes);

@@ -6,7 +6,9 @@
 
 use super::clients::Clients;
 use super::notes;
+use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Happening, Hub};
+use crate::metrics::{GatewayMetrics, PUBLISH_MICROS};
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::GatewaySettings;
 use kumo_link::{GatewayLink, Told};
@@ -14,6 +16,7 @@ use kumo_paxos::Time;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::{error, info};
@@ -37,6 +40,8 @@ pub struct GatewayConfig {
     pub value_bytes_max: usize,
     pub connections_max: usize,
     pub allow_flush: bool,
+    /// What can be scraped; none: nothing.
+    pub http: Option<HttpConfig>,
 }
 
 /// A gateway: its core, its clients, its sockets. All of it lives in one task.
@@ -48,6 +53,8 @@ struct GatewayNode {
     alarm: Alarm,
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
+    metrics: Arc<GatewayMetrics>,
+    published: Time,
 }
 
 /// Runs a gateway on sockets that are bound already, until `stop` completes or it must end.
@@ -56,7 +63,10 @@ pub async fn run_gateway(
     config: GatewayConfig,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    GatewayNode::open(listeners, &config)?.run(stop).await
+    let http = config.http.as_ref().map(http::bind).transpose()?;
+    let node = GatewayNode::open(listeners, &config)?;
+    let _http = http.map(|http| http.serve_probes(node.metrics.clone())).transpose()?;
+    node.run(stop).await
 }
 
 impl GatewayNode {
@@ -72,14 +82,17 @@ impl GatewayNode {
         }
         let noise = entropy::draw()? as u64;
         let link = GatewayLink::new(settings(config)?, &config.managers, hub, &foreign, noise, clock::now());
+        let metrics = Arc::new(GatewayMetrics::new());
         Ok(GatewayNode {
             link,
-            clients: Clients::new(config),
+            clients: Clients::new(config, metrics.clone()),
             happened: Vec::new(),
             told: Vec::new(),
             alarm: Alarm::default(),
             end: None,
             stopping_until: None,
+            metrics,
+            published: Time(0),
         })
     }
 
@@ -105,6 +118,7 @@ impl GatewayNode {
         self.link.step(now, &mut self.told);
         self.tell(now);
         let more = self.link.flush(now);
+        self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
@@ -117,6 +131,15 @@ impl GatewayNode {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending
+    }
+
+    /// What was answered in this turn is written now.
+    fn measure(&mut self, now: Time) {
+        self.clients.written();
+        if now.since(self.published) >= PUBLISH_MICROS {
+            self.published = now;
+            self.metrics.publish(self.link.gateway(), self.clients.open());
+        }
     }
 
     fn take_requests(&mut self, now: Time) {

@@ -2,14 +2,16 @@
 
 use crate::clock;
 use crate::house::{House, HouseEffect, HouseInput};
+use crate::metrics::{NodeMetrics, PUBLISH_MICROS};
 use crate::pair::Pair;
 use crate::store::notes;
 use kumo_cluster::control::{ToolAnswer, ToolRequest};
-use kumo_cluster::{CellView, Manager, ManagerEffect, ManagerInput, Message, ReplicaView};
+use kumo_cluster::{CellView, Cluster, Manager, ManagerEffect, ManagerInput, Message, ReplicaView};
 use kumo_paxos::{Instance, Side, Time};
 use kumo_session::{Cell, ConnectionId};
 use kumo_wire::Wire;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::warn;
 
 /// A manager and the connections of servers, gateways and tools at its port.
@@ -20,16 +22,27 @@ pub struct ManagerHouse {
     /// How the cell stood when the manager was last told.
     view: CellView,
     executed: Instance,
+    metrics: Arc<NodeMetrics>,
+    published: Time,
 }
 
 impl ManagerHouse {
-    pub fn new(manager: Manager) -> ManagerHouse {
+    pub fn new(manager: Manager, metrics: Arc<NodeMetrics>) -> ManagerHouse {
         ManagerHouse {
             manager,
             sides: BTreeMap::new(),
             effects: Vec::new(),
             view: CellView::default(),
             executed: Instance(0),
+            metrics,
+            published: Time(0),
+        }
+    }
+
+    fn publish(&mut self, now: Time, cluster: &Cluster) {
+        if now.since(self.published) >= PUBLISH_MICROS {
+            self.published = now;
+            self.metrics.publish_cluster(cluster, self.manager.connected(), self.manager.progress(cluster));
         }
     }
 
@@ -151,6 +164,7 @@ impl House<Pair> for ManagerHouse {
             self.manager.step(now, ManagerInput::Timeout, cluster, &mut self.effects);
         }
         self.perform(wanted);
+        self.publish(now, cluster);
     }
 
     fn deadline(&self) -> Option<Time> {

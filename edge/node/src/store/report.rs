@@ -1,6 +1,7 @@
 //! What a process tells a tool about itself.
 
 use crate::clock;
+use crate::metrics::ServerMetrics;
 use bytes::Bytes;
 use kumo_cluster::control::{ServerReport, ToolAnswer, ToolRequest};
 use kumo_cluster::{Server, Store};
@@ -17,9 +18,15 @@ impl Uptime {
 }
 
 /// A server's answer to a tool.
-pub fn server<S: Store>(request: &Bytes, server: &Server<S>, uptime: &Uptime, now: Time) -> ToolAnswer {
+pub fn server<S: Store>(
+    request: &Bytes,
+    server: &Server<S>,
+    uptime: &Uptime,
+    metrics: &ServerMetrics,
+    now: Time,
+) -> ToolAnswer {
     match ToolRequest::from_bytes(request.clone()) {
-        Ok(ToolRequest::Inspect) => ToolAnswer::Report(report(server, uptime, now)),
+        Ok(ToolRequest::Inspect) => ToolAnswer::Report(report(server, uptime, metrics, now)),
         Ok(ToolRequest::Control(_)) => {
             ToolAnswer::Refused { reason: "this is a server, not a manager".to_owned() }
         }
@@ -27,7 +34,7 @@ pub fn server<S: Store>(request: &Bytes, server: &Server<S>, uptime: &Uptime, no
     }
 }
 
-fn report<S: Store>(server: &Server<S>, uptime: &Uptime, now: Time) -> ServerReport {
+fn report<S: Store>(server: &Server<S>, uptime: &Uptime, metrics: &ServerMetrics, now: Time) -> ServerReport {
     let counts = server.counts();
     let (pending, dirty) = server.under_way();
     ServerReport {
@@ -45,5 +52,6 @@ fn report<S: Store>(server: &Server<S>, uptime: &Uptime, now: Time) -> ServerRep
         pending,
         dirty,
         progress: server.progress(),
+        latency: metrics.latency(),
     }
 }

@@ -4,7 +4,9 @@
 //! stored to the kernel (and to the disk, if every write must be there) → send what the core wants sent, one
 //! write call a connection. Nothing is answered before it is stored.
 
+use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
+use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
 use crate::post::{Arrived, Me, Post, Target};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
@@ -21,6 +23,7 @@ use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -40,6 +43,8 @@ pub struct ServerConfig {
     pub keepalive: Duration,
     pub value_bytes_max: usize,
     pub connections_max: usize,
+    /// What can be scraped; none: nothing.
+    pub http: Option<HttpConfig>,
 }
 
 /// A server: its core, its engine, its sockets. All of it lives in one task.
@@ -62,6 +67,9 @@ struct ServerNode {
     always: bool,
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
+    metrics: Arc<ServerMetrics>,
+    stopwatch: Stopwatch,
+    published: Time,
 }
 
 /// Runs a server on sockets that are bound already, until `stop` completes or it must end. `stream`: where a replica
@@ -72,7 +80,9 @@ pub async fn run_server(
     config: ServerConfig,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
+    let http = config.http.as_ref().map(http::bind).transpose()?;
     let node = ServerNode::open(listener, stream, config)?;
+    let _http = http.map(|http| http.serve_probes(node.metrics.clone())).transpose()?;
     node.run(stop).await
 }
 
@@ -121,6 +131,9 @@ impl ServerNode {
             backup_done,
             end: None,
             stopping_until: None,
+            metrics: Arc::new(ServerMetrics::new()),
+            stopwatch: Stopwatch::new(),
+            published: Time(0),
         })
     }
 
@@ -153,6 +166,7 @@ impl ServerNode {
         self.step(now);
         self.store_and_send(now);
         self.post.flush(now, &mut self.arrived);
+        self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
@@ -165,6 +179,36 @@ impl ServerNode {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending
+    }
+
+    /// What was answered in this turn is written now.
+    fn measure(&mut self, now: Time) {
+        self.stopwatch.written(&self.metrics.latencies);
+        if now.since(self.published) >= PUBLISH_MICROS {
+            self.published = now;
+            self.metrics.publish(now, &self.server);
+        }
+    }
+
+    fn came(&mut self, now: Time, one: &Arrived) {
+        match one {
+            Arrived::Gateway(id, message) => {
+                self.metrics.heard(message);
+                if let Message::Request(request) = message {
+                    let operation = self.metrics.asked(&request.operation);
+                    self.stopwatch.came(now, (id.0, request.id.seq), operation);
+                }
+            }
+            Arrived::Server(_, message) | Arrived::Manager(_, message) => self.metrics.heard(message),
+            Arrived::ServerUp(_)
+            | Arrived::ServerDown(_)
+            | Arrived::GatewayDown(_)
+            | Arrived::ManagerUp(_)
+            | Arrived::ManagerDown(_)
+            | Arrived::Tool(..)
+            | Arrived::Foreign(_)
+            | Arrived::Refused(..) => {}
+        }
     }
 
     fn step(&mut self, now: Time) {
@@ -180,6 +224,7 @@ impl ServerNode {
                 self.deferred.push(one);
                 continue;
             }
+            self.came(now, &one);
             let input = match one {
                 Arrived::ServerUp(id) => ServerInput::ServerUp(id),
                 Arrived::ServerDown(id) => ServerInput::ServerDown(id),
@@ -190,7 +235,7 @@ impl ServerNode {
                 Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
                 Arrived::Manager(address, message) => ServerInput::Manager(address, message),
                 Arrived::Tool(id, body) => {
-                    let answer = report::server(&body, &self.server, &self.uptime, now);
+                    let answer = report::server(&body, &self.server, &self.uptime, &self.metrics, now);
                     self.post.send(id, &answer);
                     continue;
                 }
@@ -231,7 +276,12 @@ impl ServerNode {
         for effect in effects.drain(..) {
             match effect {
                 ServerEffect::Server(to, message) => self.post.send_server(to, &message),
-                ServerEffect::Gateway(to, message) => self.post.send(to, &message),
+                ServerEffect::Gateway(to, message) => {
+                    if let Message::Answer { seq, .. } = &message {
+                        self.stopwatch.answered((to.0, *seq));
+                    }
+                    self.post.send(to, &message);
+                }
                 ServerEffect::Manager(to, message) => self.post.send_manager(to, &message),
                 ServerEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
                 ServerEffect::Undial(id) => self.post.undial(Target::Server(id)),

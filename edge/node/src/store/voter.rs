@@ -125,6 +125,8 @@ impl Voter {
             data: self.folder.clone(),
             extension: true,
             session_timeout: Duration::from_micros(recruit.session_timeout_micros),
+            // The server's own is enough for the process.
+            http: None,
         };
         let settings = settings(&recruit, self.folder.is_some())?;
         let ended = self.ended.clone();

@@ -64,6 +64,7 @@ pub fn members(count: usize, data: Option<&Path>) -> Vec<(NodeConfig, TcpListene
                 data: data.map(|data| data.join(format!("node-{index}"))),
                 extension: false,
                 session_timeout: Duration::from_secs(10),
+                http: None,
             };
             (config, listener)
         })

@@ -5,7 +5,7 @@ use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
 use clap::Subcommand;
 use kumo_cluster::Progress;
-use kumo_cluster::control::{ControlRequest, Stat};
+use kumo_cluster::control::{ControlRequest, JobStat, Stat};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -51,73 +51,35 @@ async fn show(manager: SocketAddr, out: Out) -> Result<(), Failure> {
     })
 }
 
-/// A replace under way, from what its servers reported last.
-pub struct JobView {
-    kind: &'static str,
-    paused: bool,
-    rate: u64,
-    /// All data is where it belongs, and the servers are being told.
-    pub switching: bool,
-    pub total: Progress,
-    servers: Vec<(SocketAddr, Progress)>,
-}
+/// A replace under way, as it is shown.
+pub struct JobView(pub JobStat);
 
 impl JobView {
     pub fn of(stat: &Stat) -> Option<JobView> {
-        let space = &stat.space;
-        if space.job.is_none() && space.settled() {
-            return None;
-        }
-        let about = |progress: &Progress| progress.job == space.whs_since && progress.copies > 0;
-        let servers: Vec<(SocketAddr, Progress)> = stat
-            .servers
-            .iter()
-            .filter(|server| about(&server.progress))
-            .map(|server| (server.server.address, server.progress))
-            .collect();
-        let mut total = Progress { job: space.whs_since, ..Progress::default() };
-        for (_, one) in &servers {
-            total.copies += one.copies;
-            total.copies_done += one.copies_done;
-            total.records_sent += one.records_sent;
-            total.bytes_sent += one.bytes_sent;
-            total.bytes_left += one.bytes_left;
-        }
-        Some(JobView {
-            kind: if space.job.is_some_and(|job| job.full) { "full-replace" } else { "replace" },
-            paused: space.job.is_some_and(|job| job.paused),
-            rate: space.job.map_or(0, |job| job.rate),
-            switching: space.job.is_none(),
-            total,
-            servers,
-        })
-    }
-
-    /// Of 100. Ranges count, not bytes: those that are equal already need none.
-    pub fn percent(&self) -> f64 {
-        if self.switching { 100.0 } else { percent(&self.total) }
+        stat.job().map(JobView)
     }
 
     pub fn line(&self) -> String {
-        let state = match (self.switching, self.paused) {
+        let job = &self.0;
+        let state = match (job.switching, job.paused) {
             (true, _) => ", servers are told",
             (false, true) => ", paused",
             (false, false) => "",
         };
-        let limit = match self.rate {
+        let limit = match job.rate {
             0 => String::new(),
             rate => format!(", at most {}/s a server", shown::bytes(rate)),
         };
-        let (sent, left) = (shown::bytes(self.total.bytes_sent), shown::bytes(self.total.bytes_left));
-        format!("{} {:.1} %{state}, {sent} sent, {left} left{limit}", self.kind, self.percent())
+        let (sent, left) = (shown::bytes(job.total.bytes_sent), shown::bytes(job.total.bytes_left));
+        format!("{} {:.1} %{state}, {sent} sent, {left} left{limit}", job.kind(), job.percent())
     }
 
     fn table(&self) -> String {
         let mut rows = vec![row([&"SERVER", &"DONE", &"RANGES", &"RECORDS", &"SENT", &"LEFT"])];
-        for (address, one) in &self.servers {
+        for (address, one) in &self.0.servers {
             rows.push(row([
                 address,
-                &format!("{:.1} %", percent(one)),
+                &format!("{:.1} %", one.percent()),
                 &format!("{}/{}", one.copies_done, one.copies),
                 &one.records_sent,
                 &shown::bytes(one.bytes_sent),
@@ -128,13 +90,14 @@ impl JobView {
     }
 
     pub fn value(&self) -> Value {
-        let mut value = progress_value(&self.total);
-        value["kind"] = json!(self.kind);
-        value["paused"] = json!(self.paused);
-        value["rate"] = json!(self.rate);
-        value["switching"] = json!(self.switching);
-        value["percent"] = json!(self.percent());
-        let servers = self.servers.iter().map(|(address, one)| {
+        let job = &self.0;
+        let mut value = progress_value(&job.total);
+        value["kind"] = json!(job.kind());
+        value["paused"] = json!(job.paused);
+        value["rate"] = json!(job.rate);
+        value["switching"] = json!(job.switching);
+        value["percent"] = json!(job.percent());
+        let servers = job.servers.iter().map(|(address, one)| {
             let mut server = progress_value(one);
             server["address"] = json!(address.to_string());
             server
@@ -144,16 +107,9 @@ impl JobView {
     }
 }
 
-fn percent(progress: &Progress) -> f64 {
-    match progress.copies {
-        0 => 0.0,
-        copies => 100.0 * progress.copies_done.min(copies) as f64 / copies as f64,
-    }
-}
-
 fn progress_value(progress: &Progress) -> Value {
     json!({
-        "percent": percent(progress),
+        "percent": progress.percent(),
         "copies": progress.copies,
         "copies_done": progress.copies_done,
         "records_sent": progress.records_sent,

@@ -5,6 +5,7 @@ use super::voters;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::store::{shown, tool};
+use kumo_cluster::Standing;
 use kumo_cluster::control::Stat;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,22 +47,17 @@ pub struct Attached {
     pub moving: Option<&'static str>,
 }
 
-/// By address. While a replace runs, the ring that it goes to says how a server stands: one that was attached again is
-/// not fault any more.
+/// By address.
 pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
-    let space = &stat.space;
-    let mut attached = BTreeMap::new();
-    for &index in &space.rhs {
-        let member = space.member(index);
-        let moving = (!space.whs.contains(&index)).then_some("leaving");
-        attached.insert(member.address, Attached { state: shown::state(member.state), moving });
-    }
-    for &index in space.whs.iter().filter(|index| !space.rhs.contains(index)) {
-        let member = space.member(index);
-        let joining = Attached { state: shown::state(member.state), moving: Some("joining") };
-        attached.insert(member.address, joining);
-    }
-    attached
+    let shown = |(state, place)| Attached {
+        state: shown::state(state),
+        moving: match place {
+            Standing::Attached => None,
+            Standing::Joining => Some("joining"),
+            Standing::Leaving => Some("leaving"),
+        },
+    };
+    stat.space.places().into_iter().map(|(address, place)| (address, shown(place))).collect()
 }
 
 /// Those that are there and not in the hash space, or in it as fault. (Seed 000, 3.1)

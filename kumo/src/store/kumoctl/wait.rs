@@ -89,13 +89,13 @@ impl Watch {
 
     fn moving(&mut self, view: &JobView) -> Seen {
         let mut line = view.line();
-        if let Some(rate) = self.rate(view.total.bytes_sent) {
+        if let Some(rate) = self.rate(view.0.total.bytes_sent) {
             line += &format!(", {}/s", shown::bytes(rate));
-            if let Some(seconds) = view.total.bytes_left.checked_div(rate).filter(|_| !view.switching) {
+            if let Some(seconds) = view.0.total.bytes_left.checked_div(rate).filter(|_| !view.0.switching) {
                 line += &format!(", {} left", shown::duration(Duration::from_secs(seconds)));
             }
         }
-        Seen::Moving(line, view.percent())
+        Seen::Moving(line, view.0.percent())
     }
 
     /// Bytes a second over the last seconds.

@@ -1,0 +1,64 @@
+//! The options of every process that concern HTTP.
+
+use crate::failure::Failure;
+use crate::store::address;
+use clap::Args;
+use kumo_node::http::{HttpConfig, Token};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// Where HTTP is served.
+#[derive(Args, Clone, Debug)]
+pub struct Http {
+    /// Where browsers and Prometheus ask; off: nowhere. Unless given: 127.0.0.1 and the default port, or a free one
+    #[arg(long, value_name = "ADDR:PORT|off", env = "KUMO_HTTP")]
+    http: Option<String>,
+}
+
+/// Who may write over HTTP.
+#[derive(Args, Clone, Debug)]
+pub struct HttpToken {
+    /// A file with the token that writes over HTTP need; KUMO_HTTP_TOKEN has the token itself
+    #[arg(long, value_name = "FILE")]
+    http_token: Option<PathBuf>,
+}
+
+impl Http {
+    /// Of a process that takes no writes.
+    pub fn config(&self, port: u16) -> Result<Option<HttpConfig>, Failure> {
+        let (listen, named) = match self.http.as_deref() {
+            Some("off") => return Ok(None),
+            Some(text) => (address(text, port)?, true),
+            None => (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), false),
+        };
+        Ok(Some(HttpConfig { listen, named, token: None }))
+    }
+
+    /// Of one that does.
+    pub fn config_with(&self, port: u16, token: &HttpToken) -> Result<Option<HttpConfig>, Failure> {
+        let token = token.read()?;
+        Ok(self.config(port)?.map(|config| HttpConfig { token, ..config }))
+    }
+}
+
+impl HttpToken {
+    fn read(&self) -> Result<Option<Token>, Failure> {
+        let (text, place) = match &self.http_token {
+            Some(path) => {
+                let place = format!("--http-token {}", path.display());
+                let text = std::fs::read_to_string(path);
+                (text.map_err(|error| Failure::refused(format!("{place}: {error}")))?, place)
+            }
+            None => match std::env::var("KUMO_HTTP_TOKEN") {
+                Ok(text) => (text, "KUMO_HTTP_TOKEN".to_owned()),
+                Err(_) => return Ok(None),
+            },
+        };
+        Token::new(&text).map(Some).map_err(|why| Failure::usage(format!("{place}: {why}")))
+    }
+}
+
+/// The ports unless given.
+pub const BOARD_PORT: u16 = 19780;
+pub const SERVER_PORT: u16 = 19880;
+pub const GATEWAY_PORT: u16 = 19680;
