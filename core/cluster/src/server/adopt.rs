@@ -237,7 +237,7 @@ impl<S: Store> Server<S> {
         let keys: Vec<StoreKey> = kept.keys().cloned().collect();
         self.pending = kept;
         for key in &keys {
-            self.send_pending(now, key, effects);
+            self.send_pending(key, effects);
         }
         for key in &keys {
             self.commit_if_all(now, key, effects);

@@ -82,8 +82,8 @@ impl<S: Store> Server<S> {
             let Some(world) = &self.world else { return };
             let piece = world.piece(key.hash);
             let primary = world.is_primary(world.arc(piece));
-            if primary && piece.state == State::Settling {
-                // What it holds is not known yet: on from here in a later turn.
+            if primary && (piece.state == State::Settling || self.is_busy(&key)) {
+                // What it holds is not known yet, or too much is under way: on from here in a later turn.
                 flush.ended = false;
                 return;
             }

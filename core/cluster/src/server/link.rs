@@ -14,11 +14,11 @@ pub(crate) struct Link {
     pub full: bool,
     /// Frames above the watermark, in order of their numbers.
     frames: VecDeque<Frame>,
-    /// Every frame up to it is committed.
+    /// Every frame up to it is committed, or stands again further behind.
     pub watermark: u64,
     pub watermark_sent: u64,
-    /// Of the oldest frame that is not acknowledged, or of the last progress.
-    pub sent_at: Time,
+    /// The oldest frame that is not acknowledged, and when it was last sent or came to be the oldest.
+    oldest: (u64, Time),
     /// From the other, in this epoch.
     pub heard: u64,
     /// Marks by frame number, ascending, for the other's watermark to clear.
@@ -30,6 +30,10 @@ pub(crate) struct Frame {
     pub key: StoreKey,
     pub acknowledged: bool,
     pub committed: bool,
+    /// It stands again under a later number.
+    again: bool,
+    /// The number under which it stood before; 0: this is its first.
+    before: u64,
 }
 
 impl Link {
@@ -40,39 +44,81 @@ impl Link {
             frames: VecDeque::new(),
             watermark: 0,
             watermark_sent: 0,
-            sent_at: now,
+            oldest: (0, now),
             heard: 0,
             marks: VecDeque::new(),
         }
     }
 
     /// The number of a new frame.
-    pub fn push(&mut self, now: Time, key: StoreKey) -> u64 {
-        if self.frames.is_empty() {
-            self.sent_at = now;
-        }
-        self.frames.push_back(Frame { key, acknowledged: false, committed: false });
+    pub fn push(&mut self, key: StoreKey) -> u64 {
+        self.frames.push_back(Frame { key, acknowledged: false, committed: false, again: false, before: 0 });
         self.watermark + self.frames.len() as u64
     }
 
+    /// A write that the other has acknowledged, and that cannot be committed, holds up the watermark of many that are.
+    pub fn held_up_by(&self) -> Option<(u64, &StoreKey)> {
+        let front = self.frames.front().filter(|front| front.acknowledged && !front.again)?;
+        (self.frames.len() > HELD_MAX).then_some((self.watermark + 1, &front.key))
+    }
+
+    /// The first frame's new number. The old one is passed when the new one is acknowledged: then the other's mark
+    /// bears the new number, and is not cleared with the old one.
+    pub fn push_again(&mut self) -> Option<u64> {
+        let before = self.watermark + 1;
+        let front = self.frames.front_mut()?;
+        front.again = true;
+        let key = front.key.clone();
+        let seq = self.push(key);
+        self.frames.back_mut()?.before = before;
+        Some(seq)
+    }
+
+    /// So many writes wait for this one server that no more are begun.
+    pub fn is_busy(&self) -> bool {
+        self.frames.len() >= FRAMES_MAX
+    }
+
     /// The key of a frame that was acknowledged for the first time.
-    pub fn acknowledge(&mut self, now: Time, seq: u64) -> Option<StoreKey> {
+    pub fn acknowledge(&mut self, seq: u64) -> Option<StoreKey> {
         let frame = self.frame_mut(seq)?;
         if std::mem::replace(&mut frame.acknowledged, true) {
             return None;
         }
-        let key = frame.key.clone();
-        self.sent_at = now;
+        let (key, before) = (frame.key.clone(), frame.before);
+        self.pass(before);
         Some(key)
     }
 
     pub fn commit(&mut self, seq: u64) {
+        let Some(frame) = self.frame_mut(seq) else { return };
+        let before = frame.before;
+        self.pass(seq);
+        self.pass(before);
+    }
+
+    /// The watermark may pass that frame.
+    fn pass(&mut self, seq: u64) {
         let Some(frame) = self.frame_mut(seq) else { return };
         frame.committed = true;
         while self.frames.front().is_some_and(|frame| frame.committed) {
             self.frames.pop_front();
             self.watermark += 1;
         }
+    }
+
+    /// Whether the oldest frame without an acknowledgement has been so for that long, and is to be sent again.
+    pub fn must_resend(&mut self, now: Time, micros: u64) -> bool {
+        let Some((seq, _)) = self.unacknowledged().next() else { return false };
+        if self.oldest.0 != seq {
+            self.oldest = (seq, now);
+        }
+        now.since(self.oldest.1) > micros
+    }
+
+    /// All that is not acknowledged was just sent again, or its first.
+    pub fn resent(&mut self, now: Time) {
+        self.oldest.1 = now;
     }
 
     /// Frames that were sent and not acknowledged.
@@ -114,7 +160,23 @@ impl Frames {
         self.to.push(to);
     }
 
+    /// The number there is another one now.
+    pub fn renumber(&mut self, to: u16, seq: u64) {
+        if let Some(at) = self.to.as_slice().iter().position(|&one| one == to) {
+            self.seqs[at] = seq;
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.to.as_slice().iter().copied().zip(self.seqs)
     }
 }
+
+/// Frames behind one that the other has and that cannot be committed, before it is sent again under a new number. Well
+/// above what is on its way when all goes well.
+const HELD_MAX: usize = 16_384;
+
+/// Frames of one link in all. It is reached when the other takes other writes and not the first, as one whose disk has
+/// room for small values only.
+const FRAMES_MAX: usize = 65_536;
+const _: () = assert!(HELD_MAX < FRAMES_MAX);

@@ -50,8 +50,8 @@ impl<S: Store> Server<S> {
     /// Frames that nobody acknowledged for a while, and commits that the store refused.
     fn resend_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         for index in 0..self.links.len() {
-            let link = &self.links[index];
-            if link.up && now.since(link.sent_at) > RESEND_MICROS && link.unacknowledged().next().is_some() {
+            let link = &mut self.links[index];
+            if link.up && link.must_resend(now, RESEND_MICROS) {
                 self.resend_first(now, index as u16, effects);
             }
         }
@@ -130,7 +130,8 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let arc = world.arc(world.piece(key.hash));
         let few = arc.acknowledgers().count() < self.settings.copies_min;
-        if !world.is_primary(arc) || few || self.pending.contains_key(&key) || self.store.is_full() {
+        let busy = self.store.is_full() || self.is_busy(&key);
+        if !world.is_primary(arc) || few || busy || self.pending.contains_key(&key) {
             return;
         }
         let Ok(head) = self.store.head(key.hash, &key.key) else { return };

@@ -178,6 +178,9 @@ impl<S: Store> Server<S> {
         if let Some(reason) = self.refusal(&key) {
             return self.answer(from, seq, Answer::Refused { reason }, effects);
         }
+        if self.is_busy(&key) {
+            return self.answer(from, seq, Answer::Wait, effects);
+        }
         let record = self.stamped(head.as_ref(), &content);
         let reply = content.reply(record.stamp.clock.0, self.cell_seconds(now));
         let mut pending = Pending::new(
@@ -227,6 +230,13 @@ impl<S: Store> Server<S> {
         full.then_some(Refusal::Full)
     }
 
+    /// One of those that would have to acknowledge has more under way than is bearable.
+    pub(super) fn is_busy(&self, key: &StoreKey) -> bool {
+        let Some(world) = &self.world else { return true };
+        let arc = world.arc(world.piece(key.hash));
+        world.others(arc).any(|one| self.links[usize::from(one)].is_busy())
+    }
+
     /// A version above everything heard, and above the one it replaces.
     pub(super) fn stamped(&mut self, head: Option<&Head>, content: &Content) -> Record {
         let stored = head.map_or(Clock(0), |head| head.stamp.clock);
@@ -254,23 +264,50 @@ impl<S: Store> Server<S> {
         let arc = world.arc(world.piece(key.hash));
         pending.waiting = world.others(arc).collect();
         self.pending.insert(key.clone(), pending);
-        self.send_pending(now, &key, effects);
+        self.send_pending(&key, effects);
         self.commit_if_all(now, &key, effects);
     }
 
     /// A frame to each of the others in A(k).
-    pub(super) fn send_pending(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+    pub(super) fn send_pending(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
         let (Some(world), Some(pending)) = (&self.world, self.pending.get_mut(key)) else { return };
         let arc = world.arc(world.piece(key.hash));
+        let mut held_up = Few::default();
         for to in world.others(arc) {
             let link = &mut self.links[usize::from(to)];
-            let seq = link.push(now, key.clone());
+            let seq = link.push(key.clone());
             pending.frames.push(to, seq);
             if link.up {
                 link.watermark_sent = link.watermark;
                 let message = frame(world.number(), seq, link.watermark, key, pending);
                 effects.push(ServerEffect::Server(world.space.server(to), message));
             }
+            if link.held_up_by().is_some() {
+                held_up.push(to);
+            }
+        }
+        for &to in held_up.as_slice() {
+            self.send_first_again(to, effects);
+        }
+    }
+
+    /// The write that holds up that link's watermark, under a new number: what is committed behind it need not be
+    /// marked any longer, there, and remembered here.
+    fn send_first_again(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let Some(world) = &self.world else { return };
+        let link = &mut self.links[usize::from(to)];
+        let Some((before, key)) = link.held_up_by().map(|(before, key)| (before, key.clone())) else {
+            return;
+        };
+        let Some(pending) = self.pending.get_mut(&key) else { return };
+        if !pending.frames.iter().any(|frame| frame == (to, before)) {
+            return;
+        }
+        let Some(seq) = link.push_again() else { return };
+        pending.frames.renumber(to, seq);
+        if link.up {
+            let message = frame(world.number(), seq, link.watermark, &key, pending);
+            effects.push(ServerEffect::Server(world.space.server(to), message));
         }
     }
 
@@ -287,7 +324,7 @@ impl<S: Store> Server<S> {
     fn resend_some(&mut self, now: Time, to: u16, count: usize, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
-        link.sent_at = now;
+        link.resent(now);
         let link = &self.links[usize::from(to)];
         for (seq, key) in link.unacknowledged().take(count) {
             let Some(pending) = self.pending.get(key) else { continue };
@@ -310,7 +347,8 @@ impl<S: Store> Server<S> {
         }
         let link = &mut self.links[usize::from(index)];
         link.full = false;
-        let Some(key) = link.acknowledge(now, seq) else { return };
+        let Some(key) = link.acknowledge(seq) else { return };
+        self.watermark_wanted |= link.watermark > link.watermark_sent;
         let Some(pending) = self.pending.get_mut(&key) else { return };
         if pending.frames.iter().any(|frame| frame == (index, seq)) && pending.waiting.remove(index) {
             self.commit_if_all(now, &key, effects);
