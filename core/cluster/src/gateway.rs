@@ -172,6 +172,9 @@ impl Gateway {
                 | Message::CopyStored { .. }
                 | Message::CopyLater { .. }
                 | Message::CopyHeads { .. }
+                | Message::CopyNarrow { .. }
+                | Message::CopyIds { .. }
+                | Message::CopyIdsStored { .. }
                 | Message::Alive(_)
                 | Message::Lease { .. }
                 | Message::Register { .. }

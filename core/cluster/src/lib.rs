@@ -65,7 +65,7 @@ pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::Manager;
 pub use message::{
     Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Range, Refusal, Remembered,
-    Reply, Request, Unsettled,
+    Reply, Request, Unsettled, Upto,
 };
 pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};

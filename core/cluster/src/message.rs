@@ -168,6 +168,13 @@ pub struct Remembered {
     pub reply: Reply,
 }
 
+/// How far the answer to a settlement has come: first what is marked, by key, then the ids.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Upto {
+    Marked { upto: StoreKey },
+    Ids { upto: Option<RequestId> },
+}
+
 /// A stretch of the ring, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
@@ -288,7 +295,7 @@ pub enum Message {
         epoch: SpaceNumber,
         seq: u64,
     },
-    /// Every frame of this epoch up to `upto` is committed.
+    /// Every frame of this epoch up to `upto` is committed, or was sent again under a later number and acknowledged.
     Watermark {
         epoch: SpaceNumber,
         upto: u64,
@@ -318,17 +325,20 @@ pub enum Message {
     },
 
     // Settlement. (Rule 11)
+    /// What do you hold unconfirmed there, and which ids? The answer from that place on.
     Settle {
         space: SpaceNumber,
         ranges: Vec<Range>,
+        after: Option<Upto>,
     },
+    /// As much of the answer as one message takes; the rest is asked for by its place.
     Settled {
         space: SpaceNumber,
         unsettled: Vec<Unsettled>,
         remembered: Vec<Remembered>,
         lowest_open: Vec<(GatewayId, u64)>,
-        /// More of the same answer follows.
-        more: bool,
+        /// None: this was the last of it.
+        next: Option<Upto>,
     },
 
     // Copy. (Rule 15)
@@ -339,8 +349,6 @@ pub enum Message {
         range: Range,
         count: u64,
         digest: u64,
-        remembered: Vec<Remembered>,
-        lowest_open: Vec<(GatewayId, u64)>,
     },
     CopySame {
         job: SpaceNumber,
@@ -357,8 +365,6 @@ pub enum Message {
         range: Range,
         records: Vec<(StoreKey, Record)>,
         pending: Vec<StoreKey>,
-        remembered: Vec<Remembered>,
-        lowest_open: Vec<(GatewayId, u64)>,
     },
     CopyStored {
         job: SpaceNumber,
@@ -374,6 +380,26 @@ pub enum Message {
         job: SpaceNumber,
         range: Range,
         heads: Vec<(StoreKey, crate::Stamp)>,
+    },
+    /// The receiver of a bucket holds more in its range than it can look at in one step: only up to there.
+    CopyNarrow {
+        job: SpaceNumber,
+        range: Range,
+        last: KeyHash,
+    },
+    /// Ids of committed writes in the range, those after that one, as many as one message takes.
+    CopyIds {
+        job: SpaceNumber,
+        space: SpaceNumber,
+        range: Range,
+        after: Option<RequestId>,
+        remembered: Vec<Remembered>,
+        lowest_open: Vec<(GatewayId, u64)>,
+    },
+    CopyIdsStored {
+        job: SpaceNumber,
+        range: Range,
+        after: Option<RequestId>,
     },
 
     // Server, gateway and manager.
@@ -454,6 +480,7 @@ wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5
 wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
+wire_enum!(Upto { 1 = Marked { upto }, 2 = Ids { upto } });
 
 /// A range from a peer is checked here: everything else relies on its order.
 impl Wire for Range {
@@ -486,12 +513,12 @@ wire_enum!(Message {
     10 = Confirmed { space, ticket },
     11 = AskPrimary { space, ticket, key },
     12 = PrimarySays { space, ticket, found },
-    13 = Settle { space, ranges },
-    14 = Settled { space, unsettled, remembered, lowest_open, more },
-    15 = CopyDigest { job, space, range, count, digest, remembered, lowest_open },
+    13 = Settle { space, ranges, after },
+    14 = Settled { space, unsettled, remembered, lowest_open, next },
+    15 = CopyDigest { job, space, range, count, digest },
     16 = CopySame { job, range },
     17 = CopyDiffers { job, range },
-    18 = CopyRecords { job, space, range, records, pending, remembered, lowest_open },
+    18 = CopyRecords { job, space, range, records, pending },
     19 = CopyStored { job, range },
     20 = CopyLater { job, range },
     21 = CopyHeads { job, range, heads },
@@ -506,4 +533,7 @@ wire_enum!(Message {
     30 = BackedUp { suffix, path, error },
     31 = Flush { ticket },
     32 = Flushed { ticket },
+    33 = CopyNarrow { job, range, last },
+    34 = CopyIds { job, space, range, after, remembered, lowest_open },
+    35 = CopyIdsStored { job, range, after },
 });

@@ -191,6 +191,9 @@ impl Manager {
             | Message::Flush { .. }
             | Message::Flushed { .. }
             | Message::CopyHeads { .. }
+            | Message::CopyNarrow { .. }
+            | Message::CopyIds { .. }
+            | Message::CopyIdsStored { .. }
             | Message::Lease { .. }
             | Message::Registered { .. }
             | Message::Managers { .. }

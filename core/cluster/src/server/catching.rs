@@ -4,16 +4,14 @@
 use super::Server;
 use super::world::State;
 use crate::{
-    Fault, Kind, Message, Mutation, Range, Record, ServerEffect, ServerId, SpaceNumber, Store, StoreKey,
+    Fault, Head, KeyHash, Kind, Message, Mutation, Range, Record, ServerEffect, ServerId, SpaceNumber, Store,
+    StoreKey,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: Store> Server<S> {
     pub(super) fn copy_digest(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
-        let Message::CopyDigest { job, space, range, count, digest: sum, remembered, lowest_open } = message
-        else {
-            return;
-        };
+        let Message::CopyDigest { job, space, range, count, digest: sum } = message else { return };
         if !self.same_space(from, space, effects) {
             return;
         }
@@ -21,18 +19,8 @@ impl<S: Store> Server<S> {
             effects.push(ServerEffect::Server(from, Message::CopyLater { job, range }));
             return;
         };
-        let values = match self.values(range) {
-            Ok(values) => values,
-            Err(fault) => {
-                self.store_fault(&fault, effects);
-                effects.push(ServerEffect::Server(from, Message::CopyLater { job, range }));
-                return;
-            }
-        };
-        if part == Part::Catching {
-            // Equal records may have unequal ids behind them.
-            self.learn_ids(remembered, lowest_open);
-        }
+        let Some(mut values) = self.held_or_not(from, job, range, effects) else { return };
+        values.retain(|(_, head)| head.kind == Kind::Value);
         let message = if digest(&values) == (count, sum) {
             Message::CopySame { job, range }
         } else {
@@ -48,29 +36,34 @@ impl<S: Store> Server<S> {
     }
 
     pub(super) fn copy_records(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
-        let Message::CopyRecords { job, space, range, records, pending, remembered, lowest_open } = message
-        else {
-            return;
-        };
+        let Message::CopyRecords { job, space, range, records, pending } = message else { return };
         if !self.same_space(from, space, effects) {
             return;
         }
-        let catching = matches!(self.part_in_copy(from, job, range), Some(Part::Catching));
-        let stored = catching && {
-            match self.make_equal(range, records, &pending) {
-                Ok(()) => true,
-                Err(fault) => {
-                    self.store_fault(&fault, effects);
-                    false
-                }
-            }
-        };
-        if !stored {
+        if self.part_in_copy(from, job, range) != Some(Part::Catching) {
             effects.push(ServerEffect::Server(from, Message::CopyLater { job, range }));
             return;
         }
-        self.learn_ids(remembered, lowest_open);
-        effects.push(ServerEffect::Server(from, Message::CopyStored { job, range }));
+        let Some(here) = self.held_or_not(from, job, range, effects) else { return };
+        let message = match self.make_equal(range, here, records, &pending) {
+            Ok(()) => Message::CopyStored { job, range },
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                Message::CopyLater { job, range }
+            }
+        };
+        effects.push(ServerEffect::Server(from, message));
+    }
+
+    pub(super) fn copy_ids(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
+        let Message::CopyIds { job, space, range, after, remembered, lowest_open } = message else { return };
+        if !self.same_space(from, space, effects) {
+            return;
+        }
+        if self.part_in_copy(from, job, range) == Some(Part::Catching) {
+            self.learn_ids(remembered, lowest_open);
+            effects.push(ServerEffect::Server(from, Message::CopyIdsStored { job, range, after }));
+        }
     }
 
     /// What this server is in that copy, if all of the range is in one such state and the sender its primary.
@@ -99,31 +92,24 @@ impl<S: Store> Server<S> {
     fn make_equal(
         &mut self,
         range: Range,
+        here: Vec<(StoreKey, Head)>,
         records: Vec<(StoreKey, Record)>,
         pending: &[StoreKey],
     ) -> Result<(), Fault> {
         let mut records: BTreeMap<StoreKey, Record> = records.into_iter().collect();
-        let mut after = None;
-        loop {
-            let here = self.store.scan(range.first, range.last, after.as_ref(), SCAN_COUNT)?;
-            for (key, head) in &here {
-                if self.replicated.contains(key) || pending.contains(key) {
-                    records.remove(key);
-                    continue;
-                }
-                match records.get(key) {
-                    Some(record) if record.stamp == head.stamp && record.kind == head.kind => {
-                        records.remove(key);
-                    }
-                    // Replaced below.
-                    Some(_) => {}
-                    None => self.store.remove(key.hash, &key.key)?,
-                }
+        let pending: BTreeSet<&StoreKey> = pending.iter().collect();
+        for (key, head) in &here {
+            if self.replicated.contains(key) || pending.contains(key) {
+                records.remove(key);
+                continue;
             }
-            let full = here.len() == SCAN_COUNT;
-            after = here.into_iter().next_back().map(|(key, _)| key);
-            if !full {
-                break;
+            match records.get(key) {
+                Some(record) if record.stamp == head.stamp && record.kind == head.kind => {
+                    records.remove(key);
+                }
+                // Replaced below.
+                Some(_) => {}
+                None => self.store.remove(key.hash, &key.key)?,
             }
         }
         for (key, record) in records {
@@ -135,20 +121,45 @@ impl<S: Store> Server<S> {
         Ok(())
     }
 
-    /// Keys and heads of all values in the range.
-    pub(super) fn values(&self, range: Range) -> Result<Vec<(StoreKey, crate::Head)>, Fault> {
-        let mut values = Vec::new();
-        let mut after = None;
-        loop {
-            let here = self.store.scan(range.first, range.last, after.as_ref(), SCAN_COUNT)?;
-            let full = here.len() == SCAN_COUNT;
-            after = here.last().map(|(key, _)| key.clone());
-            values.extend(here.into_iter().filter(|(_, head)| head.kind == Kind::Value));
-            if !full {
-                return Ok(values);
+    /// What this server holds in the range of a bucket. If it cannot say, or it is too much, the sender is told.
+    fn held_or_not(
+        &self,
+        from: ServerId,
+        job: SpaceNumber,
+        range: Range,
+        effects: &mut Vec<ServerEffect>,
+    ) -> Option<Vec<(StoreKey, Head)>> {
+        let message = match self.held(range) {
+            Ok(Held::All(here)) => return Some(here),
+            Ok(Held::TooMuch { last }) => Message::CopyNarrow { job, range, last },
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                Message::CopyLater { job, range }
             }
+        };
+        effects.push(ServerEffect::Server(from, message));
+        None
+    }
+
+    /// Keys and heads of all records in the range, if they are few enough for one step.
+    pub(super) fn held(&self, range: Range) -> Result<Held, Fault> {
+        let here = self.store.scan(range.first, range.last, None, HELD_MAX + 1)?;
+        match here.get(HELD_MAX).map(|(key, _)| key.hash) {
+            Some(cut) if cut > range.first => Ok(Held::TooMuch { last: KeyHash(cut.0 - 1) }),
+            // So many keys have one hash: they go together.
+            Some(_) => Ok(Held::All(self.store.scan(range.first, range.last, None, usize::MAX)?)),
+            None => Ok(Held::All(here)),
         }
     }
+}
+
+/// What a server holds in a range.
+pub(super) enum Held {
+    All(Vec<(StoreKey, Head)>),
+    /// More than one step looks at; up to here it is little enough.
+    TooMuch {
+        last: KeyHash,
+    },
 }
 
 /// What a server is to a copy.
@@ -160,7 +171,7 @@ enum Part {
 }
 
 /// How many, and a hash over their keys and stamps. The key's own hash stands for it.
-pub(super) fn digest(values: &[(StoreKey, crate::Head)]) -> (u64, u64) {
+pub(super) fn digest(values: &[(StoreKey, Head)]) -> (u64, u64) {
     let mut sum = 0u64;
     for (key, head) in values {
         for word in [key.hash.0, key.key.len() as u64, head.stamp.space.0, head.stamp.clock.0] {
@@ -172,5 +183,5 @@ pub(super) fn digest(values: &[(StoreKey, crate::Head)]) -> (u64, u64) {
     (values.len() as u64, sum)
 }
 
-/// Keys looked at in one call of the store.
-const SCAN_COUNT: usize = 1024;
+/// Records of one bucket that its receiver looks at in one step, and may have to remove.
+const HELD_MAX: usize = 1024;

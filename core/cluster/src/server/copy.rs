@@ -2,17 +2,17 @@
 //! A full replace compares the owners there are, and repairs by writing again. (Rule 15)
 
 use super::Server;
-use super::catching::digest;
+use super::catching::{Held, digest};
 use super::judge::{Content, Says};
 use super::world::State;
 use super::write::Pending;
 use crate::{
-    Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, Remembered, ServerEffect, ServerId,
-    ServerNote, SpaceNumber, Stamp, Store, StoreKey,
+    Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, Remembered, RequestId,
+    ServerEffect, ServerId, ServerNote, SpaceNumber, Stamp, Store, StoreKey,
 };
 use bytes::Bytes;
 use kumo_paxos::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// This server's part in the replace that is under way.
 #[derive(Debug)]
@@ -34,23 +34,48 @@ pub(crate) struct Copies {
 struct Copy {
     to: ServerId,
     range: Range,
+    /// How far the ids of the arc were copied. They come first: a write that is committed later brings its own.
+    ids: Passed,
     /// From here on nothing was copied; none: all was.
     cursor: Option<KeyHash>,
+    /// The receiver has so much behind this place that the bucket must end there.
+    narrow: Option<KeyHash>,
     /// Asked or sent, and not answered.
     bucket: Option<Bucket>,
     /// Writes that were under way when their bucket was read: the arc is done when they are committed.
-    waits: Vec<(StoreKey, Stamp)>,
+    waits: BTreeMap<StoreKey, Stamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     range: Range,
     sent_at: Time,
+    /// It is of ids, and these are passed when it is answered; none: it is of records.
+    ids: Option<Passed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    Upto(Option<RequestId>),
+    All,
 }
 
 impl Copy {
     fn is_done(&self) -> bool {
-        self.cursor.is_none() && self.bucket.is_none() && self.waits.is_empty()
+        self.ids == Passed::All && self.cursor.is_none() && self.bucket.is_none() && self.waits.is_empty()
+    }
+
+    /// The records of that range are under way.
+    fn is_at(&self, to: ServerId, range: Range) -> bool {
+        let same = |bucket: &Bucket| bucket.range == range && bucket.ids.is_none();
+        self.to == to && self.bucket.as_ref().is_some_and(same)
+    }
+
+    /// The bucket comes again.
+    fn step_back(&mut self) {
+        if let Some(bucket) = self.bucket.take().filter(|bucket| bucket.ids.is_none()) {
+            self.cursor = Some(bucket.range.first);
+        }
     }
 }
 
@@ -85,14 +110,14 @@ impl Copies {
     /// A write is committed: nobody waits for it any more.
     pub fn committed(&mut self, key: &StoreKey, stamp: Stamp) {
         for copy in self.list.iter_mut().skip(self.next).filter(|copy| !copy.waits.is_empty()) {
-            copy.waits.retain(|(waited, at)| waited != key || *at > stamp);
+            if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
+                copy.waits.remove(key);
+            }
         }
     }
 
     fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
-        let in_flight =
-            |copy: &&mut Copy| copy.to == to && copy.bucket.is_some_and(|bucket| bucket.range == range);
-        self.list.iter_mut().find(in_flight)
+        self.list.iter_mut().find(|copy| copy.is_at(to, range))
     }
 }
 
@@ -118,12 +143,13 @@ impl<S: Store> Server<S> {
             let range = Range { first: arc.first, last: arc.last };
             // In a full replace the other owners are compared too.
             let owners = if full { &arc.readers[1..] } else { &[][..] };
-            for &to in arc.comers.iter().chain(owners) {
+            let comers = arc.comers.iter().map(|&to| (to, Passed::Upto(None)));
+            for (to, ids) in comers.chain(owners.iter().map(|&to| (to, Passed::All))) {
                 let to = world.space.server(to);
                 // A primary that settles anew cannot vouch for what it copied before.
                 let goes_on = world.all_normal(range);
                 let copy = before.remove(&(to, range)).filter(|_| goes_on);
-                list.push(copy.map_or_else(|| Copy::new(to, range), Copy::begun_again));
+                list.push(copy.map_or_else(|| Copy::new(to, range, ids), Copy::begun_again));
             }
         }
         self.copies.next = 0;
@@ -165,7 +191,7 @@ impl<S: Store> Server<S> {
                     in_flight += 1;
                     continue;
                 }
-                Some(bucket) => self.copies.list[at].cursor = Some(bucket.range.first),
+                Some(_) => self.copies.list[at].step_back(),
                 None => {}
             }
             if self.start_bucket(now, at, job.rate, effects) {
@@ -177,21 +203,74 @@ impl<S: Store> Server<S> {
     fn start_bucket(&mut self, now: Time, at: usize, rate: u64, effects: &mut Vec<ServerEffect>) -> bool {
         let Some(world) = &self.world else { return false };
         let copy = &self.copies.list[at];
-        let Some(cursor) = copy.cursor else { return false };
-        // A settling primary copies nothing.
-        if world.piece(cursor).state != State::Normal || (rate != 0 && self.copies.allowance <= 0) {
+        let link = world.space.index_of(copy.to).map(|index| &self.links[usize::from(index)]);
+        if !link.is_some_and(|link| link.up) || (rate != 0 && self.copies.allowance <= 0) {
             return false;
         }
-        let Some(index) = world.space.index_of(copy.to) else { return false };
-        if !self.links[usize::from(index)].up {
+        match copy.ids {
+            Passed::Upto(after) => self.send_ids(now, at, after, effects),
+            Passed::All => self.start_records(now, at, effects),
+        }
+    }
+
+    /// The next part of the arc's ids of committed writes: that of one under way travels with it alone.
+    fn send_ids(
+        &mut self,
+        now: Time,
+        at: usize,
+        after: Option<RequestId>,
+        effects: &mut Vec<ServerEffect>,
+    ) -> bool {
+        let Some(world) = &self.world else { return false };
+        let (to, range) = (self.copies.list[at].to, self.copies.list[at].range);
+        // A settling primary copies nothing.
+        if !world.all_normal(range) {
+            return false;
+        }
+        let id_of = |(_, pending): (&StoreKey, &Pending)| pending.origin.as_ref().map(|origin| origin.id);
+        let under_way: BTreeSet<RequestId> = self.pending_in(range).filter_map(id_of).collect();
+        let mut part = self.ids.part(after, |id, hash| range.contains(hash) && !under_way.contains(&id));
+        if self.settings.broken.is(Mutation::CopyPending) {
+            part.remembered.extend(self.pending_ids(range));
+        }
+        let ids = Some(part.next.map_or(Passed::All, |next| Passed::Upto(Some(next))));
+        let message = Message::CopyIds {
+            job: self.copies.job,
+            space: world.number(),
+            range,
+            after,
+            remembered: part.remembered,
+            lowest_open: self.ids.lowest_open(),
+        };
+        self.copies.list[at].bucket = Some(Bucket { range, sent_at: now, ids });
+        effects.push(ServerEffect::Server(to, message));
+        true
+    }
+
+    /// What is not to be copied: see [`Mutation::CopyPending`].
+    fn pending_ids(&self, range: Range) -> Vec<Remembered> {
+        let remembered = |(key, pending): (&StoreKey, &Pending)| {
+            let origin = pending.origin.as_ref()?;
+            Some(Remembered { id: origin.id, hash: key.hash, reply: origin.reply.clone() })
+        };
+        self.pending_in(range).filter_map(remembered).collect()
+    }
+
+    fn start_records(&mut self, now: Time, at: usize, effects: &mut Vec<ServerEffect>) -> bool {
+        let Some(world) = &self.world else { return false };
+        let copy = &self.copies.list[at];
+        let Some(cursor) = copy.cursor else { return false };
+        if world.piece(cursor).state != State::Normal {
             return false;
         }
         // Not beyond the piece: the next one may still be settling.
         let last = copy.range.last.min(world.piece(cursor).range.last);
+        let last = copy.narrow.filter(|narrow| *narrow >= cursor).map_or(last, |narrow| last.min(narrow));
         let Ok((range, heads)) = self.bucket(Range { first: cursor, last }) else { return false };
         let (job, space, to) = (self.copies.job, world.number(), copy.to);
         let pending = self.pending_in(range).next().is_some();
-        let is_comer = world.table.arc(cursor).comers.contains(&index);
+        let is_comer =
+            world.space.index_of(to).is_some_and(|to| world.table.arc(cursor).comers.contains(&to));
         self.sent(now, at, range);
         if pending && is_comer {
             // Digests would differ: at once what is committed, and the names of what is not.
@@ -200,21 +279,30 @@ impl<S: Store> Server<S> {
         let values: Vec<(StoreKey, Head)> =
             heads.into_iter().filter(|(_, head)| head.kind == Kind::Value).collect();
         let (count, digest) = digest(&values);
-        let (remembered, lowest_open) = (self.settled_ids(range), self.ids.lowest_open());
-        let message = Message::CopyDigest { job, space, range, count, digest, remembered, lowest_open };
-        effects.push(ServerEffect::Server(to, message));
+        effects.push(ServerEffect::Server(to, Message::CopyDigest { job, space, range, count, digest }));
         true
     }
 
     fn sent(&mut self, now: Time, at: usize, range: Range) {
         let copy = &mut self.copies.list[at];
-        copy.bucket = Some(Bucket { range, sent_at: now });
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: None });
         copy.cursor = (range.last < copy.range.last).then(|| KeyHash(range.last.0 + 1));
     }
 
-    /// The next stretch with a bounded number of records and bytes, cut between two hashes.
+    /// The next stretch with a bounded number of records, bytes and writes under way, cut between two hashes.
     #[allow(clippy::type_complexity)]
     fn bucket(&self, range: Range) -> Result<(Range, Vec<(StoreKey, Head)>), crate::Fault> {
+        let (mut range, mut heads) = self.stored_bucket(range)?;
+        let beyond = self.pending_in(range).nth(BUCKET_RECORDS_MAX).map(|(key, _)| key.hash);
+        if let Some(cut) = beyond.filter(|cut| *cut > range.first) {
+            range.last = KeyHash(cut.0 - 1);
+            heads.retain(|(key, _)| key.hash < cut);
+        }
+        Ok((range, heads))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn stored_bucket(&self, range: Range) -> Result<(Range, Vec<(StoreKey, Head)>), crate::Fault> {
         let mut heads = self.store.scan(range.first, range.last, None, BUCKET_RECORDS_MAX)?;
         let whole = heads.len() < BUCKET_RECORDS_MAX;
         let mut bytes = 0usize;
@@ -273,7 +361,6 @@ impl<S: Store> Server<S> {
         }
         let Some(world) = &self.world else { return false };
         let (job, space) = (self.copies.job, world.number());
-        let (remembered, lowest_open) = (self.settled_ids(range), self.ids.lowest_open());
         self.copies.records_sent += records.len() as u64;
         self.copies.bytes_sent += bytes;
         self.copies.allowance = self.copies.allowance.saturating_sub(bytes as i64);
@@ -281,17 +368,49 @@ impl<S: Store> Server<S> {
         let copy = &mut self.copies.list[at];
         copy.waits.extend(waits);
         let to = copy.to;
-        let message = Message::CopyRecords { job, space, range, records, pending, remembered, lowest_open };
+        let message = Message::CopyRecords { job, space, range, records, pending };
         effects.push(ServerEffect::Server(to, message));
         true
     }
 
-    /// Ids of committed writes: that of one under way travels with it alone.
-    fn settled_ids(&self, range: Range) -> Vec<Remembered> {
-        let mut ids = self.ids.in_ranges(&[range]);
-        let under_way: Vec<KeyHash> = self.pending_in(range).map(|(key, _)| key.hash).collect();
-        ids.retain(|one| !under_way.contains(&one.hash));
-        ids
+    pub(super) fn copy_ids_stored(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        job: SpaceNumber,
+        range: Range,
+        after: Option<RequestId>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if job != self.copies.job {
+            return;
+        }
+        let asked =
+            |copy: &&mut Copy| copy.to == from && copy.range == range && copy.ids == Passed::Upto(after);
+        let Some(copy) = self.copies.list.iter_mut().find(asked) else { return };
+        let Some(passed) = copy.bucket.and_then(|bucket| bucket.ids) else { return };
+        (copy.ids, copy.bucket) = (passed, None);
+        self.copy_more(now, effects);
+    }
+
+    /// The same bucket again, but shorter.
+    pub(super) fn copy_narrow(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        job: SpaceNumber,
+        range: Range,
+        last: KeyHash,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if job != self.copies.job || !range.contains(last) {
+            return;
+        }
+        if let Some(copy) = self.copies.find(from, range) {
+            copy.step_back();
+            copy.narrow = Some(last);
+            self.copy_more(now, effects);
+        }
     }
 
     pub(super) fn copy_same(
@@ -333,8 +452,7 @@ impl<S: Store> Server<S> {
         if job != self.copies.job {
             return;
         }
-        let same = |copy: &Copy| copy.to == from && copy.bucket.is_some_and(|bucket| bucket.range == range);
-        let Some(at) = self.copies.list.iter().position(same) else { return };
+        let Some(at) = self.copies.list.iter().position(|copy| copy.is_at(from, range)) else { return };
         let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
         if normal {
             self.send_records(now, at, range, effects);
@@ -359,13 +477,15 @@ impl<S: Store> Server<S> {
             return;
         }
         let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
-        let Ok(mine) = self.values(range) else { return };
-        if !normal {
+        // Too much is under way, or was written meanwhile: the bucket's time runs out, and it is tried again.
+        let busy = self.links.iter().any(|link| link.is_busy());
+        let Ok(Held::All(mine)) = self.held(range) else { return };
+        if !normal || busy {
             return;
         }
         let mut theirs: BTreeMap<StoreKey, Stamp> = theirs.into_iter().collect();
         let mut differing = Vec::new();
-        for (key, head) in mine {
+        for (key, head) in mine.into_iter().filter(|(_, head)| head.kind == Kind::Value) {
             if theirs.remove(&key) != Some(head.stamp) {
                 differing.push(key);
             }
@@ -375,7 +495,7 @@ impl<S: Store> Server<S> {
             self.write_again(now, key.clone(), effects);
             let pending = self.pending.get(&key).map(|pending| pending.record.stamp);
             if let (Some(stamp), Some(copy)) = (pending, self.copies.find(from, range)) {
-                copy.waits.push((key, stamp));
+                copy.waits.insert(key, stamp);
             }
         }
         self.copy_stored(now, from, job, range, effects);
@@ -408,14 +528,15 @@ impl<S: Store> Server<S> {
 }
 
 impl Copy {
-    fn new(to: ServerId, range: Range) -> Copy {
-        Copy { to, range, cursor: Some(range.first), bucket: None, waits: Vec::new() }
+    fn new(to: ServerId, range: Range, ids: Passed) -> Copy {
+        let (cursor, waits) = (Some(range.first), BTreeMap::new());
+        Copy { to, range, ids, cursor, narrow: None, bucket: None, waits }
     }
 
     /// In a new space what was under way is not answered any more: that bucket comes again.
-    fn begun_again(self) -> Copy {
-        let cursor = self.bucket.map(|bucket| bucket.range.first).or(self.cursor);
-        Copy { cursor, bucket: None, ..self }
+    fn begun_again(mut self) -> Copy {
+        self.step_back();
+        self
     }
 }
 

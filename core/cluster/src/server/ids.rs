@@ -1,7 +1,8 @@
 //! [`Ids`]: requests that were executed, with their replies, as long as a gateway may ask again.
 
-use crate::{Answer, GatewayId, KeyHash, Range, Remembered, Reply, RequestId};
+use crate::{Answer, GatewayId, KeyHash, Remembered, Reply, RequestId};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Request ids and replies by gateway. All owners of a key remember the same, so the next primary answers a
 /// retry instead of executing it again. (REPLICATION.md, rule 22)
@@ -18,6 +19,14 @@ struct OfGateway {
     /// Requests that this server answered without writing anything. The others need not know: none of them can
     /// have executed one that the primary did not.
     negatives: BTreeMap<u64, Answer>,
+    /// Of all of them.
+    bytes: usize,
+}
+
+/// Some of what is remembered, and up to where that is all; none: there is no more.
+pub(crate) struct Part {
+    pub remembered: Vec<Remembered>,
+    pub next: Option<RequestId>,
 }
 
 /// What is known of a request id.
@@ -43,17 +52,26 @@ impl Ids {
         if id.seq < of.lowest_open { Known::Closed } else { Known::No }
     }
 
+    /// So much is remembered for that gateway that nothing new of it is taken on before it has acknowledged some. But
+    /// the lowest request that it has open is: nothing else is acknowledged before that one is answered.
+    pub fn must_wait(&self, id: RequestId) -> bool {
+        let full = |of: &&OfGateway| of.bytes >= REMEMBERED_BYTES_MAX;
+        self.gateways.get(&id.gateway).filter(full).is_some_and(|of| id.seq > of.lowest_open)
+    }
+
     pub fn remember(&mut self, id: RequestId, hash: KeyHash, reply: Reply) {
         let of = self.gateways.entry(id.gateway).or_default();
         if id.seq >= of.lowest_open {
-            of.replies.insert(id.seq, (hash, reply));
+            of.bytes += bytes_of(&reply);
+            let before = of.replies.insert(id.seq, (hash, reply));
+            of.bytes -= before.map_or(0, |(_, reply)| bytes_of(&reply));
         }
     }
 
     pub fn negative(&mut self, id: RequestId, answer: Answer) {
         let of = self.gateways.entry(id.gateway).or_default();
-        if id.seq >= of.lowest_open {
-            of.negatives.insert(id.seq, answer);
+        if id.seq >= of.lowest_open && of.negatives.insert(id.seq, answer).is_none() {
+            of.bytes += ENTRY_BYTES;
         }
     }
 
@@ -64,30 +82,40 @@ impl Ids {
             return;
         }
         of.lowest_open = lowest_open;
-        if !of.negatives.is_empty() {
-            of.negatives = of.negatives.split_off(&lowest_open);
-        }
-        while let Some(entry) = of.replies.first_entry() {
-            if *entry.key() >= lowest_open {
-                break;
-            }
+        while let Some(entry) = of.negatives.first_entry().filter(|entry| *entry.key() < lowest_open) {
             entry.remove();
+            of.bytes -= ENTRY_BYTES;
+        }
+        while let Some(entry) = of.replies.first_entry().filter(|entry| *entry.key() < lowest_open) {
+            let (_, reply) = entry.remove();
+            of.bytes -= bytes_of(&reply);
         }
     }
 
-    /// Those of keys in these ranges.
-    pub fn in_ranges(&self, ranges: &[Range]) -> Vec<Remembered> {
-        let inside = |hash: KeyHash| ranges.iter().any(|range| range.contains(hash));
-        let of_gateway = |(&gateway, of): (&GatewayId, &OfGateway)| {
-            let list = of.replies.iter().filter(|(_, (hash, _))| inside(*hash));
-            list.map(|(&seq, (hash, reply))| Remembered {
-                id: RequestId { gateway, seq },
-                hash: *hash,
-                reply: reply.clone(),
-            })
-            .collect::<Vec<_>>()
-        };
-        self.gateways.iter().flat_map(of_gateway).collect()
+    /// Those of keys that are `inside`, after that one, as many as one message and one step take.
+    pub fn part(&self, after: Option<RequestId>, inside: impl Fn(RequestId, KeyHash) -> bool) -> Part {
+        let mut part = Part { remembered: Vec::new(), next: None };
+        let (mut bytes, mut looked) = (0, 0);
+        let from = after.map_or(GatewayId(0), |after| after.gateway);
+        for (&gateway, of) in self.gateways.range(from..) {
+            let first = match after {
+                Some(after) if after.gateway == gateway => Bound::Excluded(after.seq),
+                _other => Bound::Unbounded,
+            };
+            for (&seq, (hash, reply)) in of.replies.range((first, Bound::Unbounded)) {
+                let id = RequestId { gateway, seq };
+                looked += 1;
+                if inside(id, *hash) {
+                    bytes += bytes_of(reply);
+                    part.remembered.push(Remembered { id, hash: *hash, reply: reply.clone() });
+                }
+                if bytes >= PART_BYTES_MAX || looked >= LOOKED_MAX {
+                    part.next = Some(id);
+                    return part;
+                }
+            }
+        }
+        part
     }
 
     pub fn lowest_open(&self) -> Vec<(GatewayId, u64)> {
@@ -96,8 +124,12 @@ impl Ids {
 
     /// Forgets what belongs to keys that `gone` names.
     pub fn forget(&mut self, gone: impl Fn(KeyHash) -> bool) {
-        for of in self.gateways.values_mut() {
-            of.replies.retain(|_, (hash, _)| !gone(*hash));
+        for OfGateway { replies, bytes, .. } in self.gateways.values_mut() {
+            replies.retain(|_, (hash, reply)| {
+                let stays = !gone(*hash);
+                *bytes -= if stays { 0 } else { bytes_of(reply) };
+                stays
+            });
         }
     }
 
@@ -105,3 +137,23 @@ impl Ids {
         self.gateways.retain(|&gateway, _| !expired(gateway));
     }
 }
+
+fn bytes_of(reply: &Reply) -> usize {
+    match reply {
+        Reply::Done { .. } | Reply::Number { .. } => ENTRY_BYTES,
+        Reply::Value { data, .. } => ENTRY_BYTES + data.len(),
+    }
+}
+
+/// What is remembered for one gateway before its requests have to wait: over a million replies, which take it ten
+/// seconds at a hundred thousand requests a second with its lowest one unanswered.
+const REMEMBERED_BYTES_MAX: usize = 128 << 20;
+
+/// An entry without its data, and its share of the map.
+const ENTRY_BYTES: usize = 112;
+
+/// Replies in one message.
+const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Entries looked at in one step.
+const LOOKED_MAX: usize = 65_536;

@@ -216,7 +216,7 @@ impl<S: Store> Server<S> {
             Message::PrimarySays { space, ticket, found } => {
                 self.primary_says(now, space, ticket, found, effects);
             }
-            Message::Settle { space, ranges } => self.settle(from, space, ranges, effects),
+            Message::Settle { space, ranges, after } => self.settle(from, space, ranges, after, effects),
             Message::Settled { .. } => self.settled(now, from, message, effects),
             Message::CopyDigest { .. } => self.copy_digest(from, message, effects),
             Message::CopyRecords { .. } => self.copy_records(from, message, effects),
@@ -226,6 +226,13 @@ impl<S: Store> Server<S> {
             Message::CopyLater { job, range } => self.copy_later(from, job, range),
             Message::CopyHeads { job, range, heads } => {
                 self.copy_heads(now, from, job, range, heads, effects);
+            }
+            Message::CopyNarrow { job, range, last } => {
+                self.copy_narrow(now, from, job, range, last, effects);
+            }
+            Message::CopyIds { .. } => self.copy_ids(from, message, effects),
+            Message::CopyIdsStored { job, range, after } => {
+                self.copy_ids_stored(now, from, job, range, after, effects);
             }
             // Between a server and somebody else: said by a server they mean nothing.
             Message::Request(_)

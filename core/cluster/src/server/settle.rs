@@ -5,7 +5,7 @@ use super::world::State;
 use super::write::Pending;
 use crate::{
     GatewayId, Message, Mutation, Range, Record, Remembered, ServerEffect, ServerId, ServerNote, SpaceNumber,
-    Store, StoreKey, Unsettled,
+    Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
@@ -22,9 +22,11 @@ pub(crate) struct Settlement {
     gathered: BTreeMap<StoreKey, Unsettled>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Asked {
     ranges: Vec<Range>,
+    /// The answer is here up to this place.
+    upto: Option<Upto>,
     answered: bool,
 }
 
@@ -37,9 +39,7 @@ impl<S: Store> Server<S> {
         for piece in world.pieces.iter().filter(|piece| piece.state == State::Settling) {
             pieces += 1;
             for other in world.others(world.arc(piece)) {
-                let entry =
-                    asked.entry(other).or_insert_with(|| Asked { ranges: Vec::new(), answered: false });
-                entry.ranges.push(piece.range);
+                asked.entry(other).or_default().ranges.push(piece.range);
             }
         }
         if pieces == 0 {
@@ -71,7 +71,8 @@ impl<S: Store> Server<S> {
         let (Some(world), Some(settlement)) = (&self.world, &self.settlement) else { return };
         let Some(asked) = settlement.asked.get(&to) else { return };
         if !asked.answered {
-            let message = Message::Settle { space: world.number(), ranges: asked.ranges.clone() };
+            let (ranges, after) = (asked.ranges.clone(), asked.upto.clone());
+            let message = Message::Settle { space: world.number(), ranges, after };
             self.send(to, message, effects);
         }
     }
@@ -88,44 +89,68 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// At one that was asked: everything unconfirmed in those ranges, and the ids that may be asked for again.
-    /// Being in the space, it takes nothing any more from who was primary before.
+    /// At one that was asked: everything unconfirmed in those ranges, and the ids that may be asked for again, in
+    /// parts. Being in the space, it takes nothing any more from who was primary before, so nothing is added to what
+    /// it has said already but by the one who asks.
     pub(super) fn settle(
         &mut self,
         from: ServerId,
         space: SpaceNumber,
         ranges: Vec<Range>,
+        after: Option<Upto>,
         effects: &mut Vec<ServerEffect>,
     ) {
-        if !self.same_space(from, space, effects) {
+        if !self.same_space(from, space, effects) || !ranges.is_sorted_by(|a, b| a.last < b.first) {
             return;
         }
-        let mut unsettled = Vec::new();
-        let mut bytes = 0;
-        for range in &ranges {
+        let (unsettled, next) = match &after {
+            Some(Upto::Ids { .. }) => (Vec::new(), None),
+            Some(Upto::Marked { upto }) => self.marked(&ranges, Some(upto)),
+            None => self.marked(&ranges, None),
+        };
+        if let Some(upto) = next {
+            let next = Some(Upto::Marked { upto });
+            let (remembered, lowest_open) = (Vec::new(), Vec::new());
+            let message = Message::Settled { space, unsettled, remembered, lowest_open, next };
+            effects.push(ServerEffect::Server(from, message));
+            return;
+        }
+        let ids_after = match after {
+            Some(Upto::Ids { upto }) => upto,
+            Some(Upto::Marked { .. }) | None => None,
+        };
+        let part = self.ids.part(ids_after, |_, hash| inside(&ranges, hash));
+        let message = Message::Settled {
+            space,
+            unsettled,
+            remembered: part.remembered,
+            // With the last part too: what was closed between two of them is in none.
+            lowest_open: self.ids.lowest_open(),
+            next: part.next.map(|upto| Upto::Ids { upto: Some(upto) }),
+        };
+        effects.push(ServerEffect::Server(from, message));
+    }
+
+    /// What is marked in the ranges after that key, as much as one message takes, and up to where that is all; none:
+    /// there is no more.
+    fn marked(&self, ranges: &[Range], after: Option<&StoreKey>) -> (Vec<Unsettled>, Option<StoreKey>) {
+        let (mut unsettled, mut bytes) = (Vec::new(), 0);
+        for range in ranges {
             let (first, last) = bounds(range);
-            for (key, mark) in self.dirty.range(first..) {
-                if key.hash > last {
-                    break;
+            let first = after.map_or(&first, |after| after.max(&first));
+            for (key, mark) in self.dirty.range(first..).take_while(|(key, _)| key.hash <= last) {
+                if Some(key) == after {
+                    continue;
                 }
                 let Ok(Some(record)) = self.store.get(key.hash, &key.key) else { continue };
                 bytes += record.data.len() + key.key.len();
                 unsettled.push(Unsettled { key: key.clone(), record, origin: mark.origin.clone() });
-                if bytes > PART_BYTES_MAX {
-                    bytes = 0;
-                    let message = part(space, std::mem::take(&mut unsettled));
-                    effects.push(ServerEffect::Server(from, message));
+                if bytes > PART_BYTES_MAX || unsettled.len() >= PART_COUNT_MAX {
+                    return (unsettled, Some(key.clone()));
                 }
             }
         }
-        let message = Message::Settled {
-            space,
-            unsettled,
-            remembered: self.ids.in_ranges(&ranges),
-            lowest_open: self.ids.lowest_open(),
-            more: false,
-        };
-        effects.push(ServerEffect::Server(from, message));
+        (unsettled, None)
     }
 
     pub(super) fn settled(
@@ -135,19 +160,26 @@ impl<S: Store> Server<S> {
         message: Message,
         effects: &mut Vec<ServerEffect>,
     ) {
-        let Message::Settled { space, unsettled, remembered, lowest_open, more } = message else { return };
+        let Message::Settled { space, unsettled, remembered, lowest_open, next } = message else { return };
         let Some(index) = self.index_of(from) else { return };
         let (Some(world), Some(settlement)) = (&self.world, &mut self.settlement) else { return };
-        if world.number() != space || settlement.asked.get(&index).is_none_or(|asked| asked.answered) {
+        let Some(asked) = settlement.asked.get_mut(&index) else { return };
+        if world.number() != space || asked.answered {
             return;
+        }
+        // A part that came again says nothing new, and the next one is asked for already.
+        let further = next.is_none() || next > asked.upto;
+        asked.answered = next.is_none();
+        if further {
+            asked.upto = next;
         }
         for one in unsettled {
             gather(&mut settlement.gathered, one);
         }
-        if !more && let Some(asked) = settlement.asked.get_mut(&index) {
-            asked.answered = true;
-        }
         self.learn_ids(remembered, lowest_open);
+        if further {
+            self.resend_settle(index, effects);
+        }
         self.settle_pieces(now, effects);
     }
 
@@ -269,8 +301,10 @@ pub(super) fn bounds(range: &Range) -> (StoreKey, crate::KeyHash) {
     (StoreKey { hash: range.first, key: bytes::Bytes::new() }, range.last)
 }
 
-fn part(space: SpaceNumber, unsettled: Vec<Unsettled>) -> Message {
-    Message::Settled { space, unsettled, remembered: Vec::new(), lowest_open: Vec::new(), more: true }
+/// Whether one of the ranges, which ascend, has it.
+fn inside(ranges: &[Range], hash: crate::KeyHash) -> bool {
+    let at = ranges.partition_point(|range| range.last < hash);
+    ranges.get(at).is_some_and(|range| range.contains(hash))
 }
 
 /// Who has not answered a settlement is asked again after this long.
@@ -278,3 +312,6 @@ const ASK_AGAIN_MICROS: u64 = 100_000;
 
 /// Data in one part of an answer.
 const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Records in one part, whatever their size.
+const PART_COUNT_MAX: usize = 16_384;

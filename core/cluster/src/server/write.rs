@@ -120,6 +120,9 @@ impl<S: Store> Server<S> {
         if request.first_space < floor && !self.settings.broken.is(Mutation::NoIdFloor) {
             return self.answer(from, seq, Answer::Unknown, effects);
         }
+        if self.ids.must_wait(request.id) {
+            return self.answer(from, seq, Answer::Wait, effects);
+        }
         match self.pending.get_mut(&key) {
             Some(pending) => {
                 let repeated = pending.queue.iter().position(|(_, queued)| queued.id == request.id);

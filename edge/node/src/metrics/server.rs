@@ -234,7 +234,10 @@ fn kind(message: &Message) -> usize {
         | Message::CopyRecords { .. }
         | Message::CopyStored { .. }
         | Message::CopyLater { .. }
-        | Message::CopyHeads { .. } => 8,
+        | Message::CopyHeads { .. }
+        | Message::CopyNarrow { .. }
+        | Message::CopyIds { .. }
+        | Message::CopyIdsStored { .. } => 8,
         Message::Lease { .. } => 9,
         Message::Flush { .. } => 10,
         Message::Answer { .. }

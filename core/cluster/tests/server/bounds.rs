@@ -1,0 +1,185 @@
+//! The limits, each with what it must not cost.
+
+use super::house::{House, server, set};
+use bytes::Bytes;
+use kumo_cluster::{
+    Answer, Clock, KeyHash, Kind, MemberState, Operation, Range, Record, Reply, SpaceNumber, Stamp, Store,
+    StoreKey, Table,
+};
+
+/// What one frame takes is 72 MiB.
+const FRAME_BYTES_MAX: usize = 72 << 20;
+
+const TOUCH: Operation = Operation::GetAndTouch { expiry: 0 };
+
+/// A key with a value of a mebibyte, and so many requests that showed it and are not acknowledged.
+fn shown_often(house: &mut House, times: u64) -> StoreKey {
+    let key = house.keys_of(&[], 1).remove(0);
+    let primary = house.primary(key.hash);
+    let data = Bytes::from(vec![b'v'; 1 << 20]);
+    let set = house.ask(primary, 1, 1, &key, Operation::Set { flags: 0, expiry: 0, data });
+    assert!(matches!(set, Some(Answer::Reply(_))), "{set:?}");
+    for seq in 3..3 + times {
+        let answer = house.ask(primary, seq, 2, &key, TOUCH);
+        assert!(matches!(answer, Some(Answer::Reply(Reply::Value { .. }))), "{seq}: {answer:?}");
+    }
+    key
+}
+
+fn clock_of(answer: Option<Answer>) -> u64 {
+    match answer {
+        Some(Answer::Reply(Reply::Value { clock, .. })) => clock,
+        other => panic!("no value: {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_remembered_reaches_the_next_primary_whatever_its_size() {
+    let mut house = House::new(3, 3, 1);
+    let key = shown_often(&mut house, 100);
+    let (primary, said) = (house.primary(key.hash), clock_of(house.answers.get(&50).cloned()));
+    house.publish(|space| space.members[primary].state = MemberState::Fault { order: 1 });
+    house.wait(1_000_000);
+    assert!(house.bytes_max < FRAME_BYTES_MAX, "a message of {} bytes", house.bytes_max);
+    let next = house.primary(key.hash);
+    assert_ne!(next, primary);
+    assert_eq!(clock_of(house.ask(next, 50, 2, &key, TOUCH)), said, "executed again");
+}
+
+#[test]
+fn what_is_remembered_is_copied_whatever_its_size() {
+    let mut house = House::new(6, 3, 1);
+    let key = shown_often(&mut house, 100);
+    let said = clock_of(house.answers.get(&50).cloned());
+    // To three others altogether, of whom none knows anything.
+    house.publish(|space| {
+        (space.whs, space.whs_since) = (vec![3, 4, 5], space.number);
+        space.job = Some(kumo_cluster::Job { full: false, paused: false, rate: 0 });
+    });
+    house.wait(5_000_000);
+    for server in &house.servers[..3] {
+        let progress = server.progress();
+        assert_eq!((progress.copies_done, progress.job), (progress.copies, house.space.whs_since));
+    }
+    assert!(house.bytes_max < FRAME_BYTES_MAX, "a message of {} bytes", house.bytes_max);
+    // The switch, and nobody of before is left to be asked.
+    house.publish(|space| {
+        space.rhs = space.whs.clone();
+        space.job = None;
+        for member in &mut space.members[..3] {
+            member.state = MemberState::Fault { order: 1 };
+        }
+    });
+    house.wait(1_000_000);
+    let next = house.primary(key.hash);
+    assert_eq!(clock_of(house.ask(next, 50, 2, &key, TOUCH)), said, "executed again");
+}
+
+#[test]
+fn a_gateway_that_acknowledges_nothing_waits_and_its_lowest_request_does_not() {
+    let mut house = House::new(3, 3, 1);
+    // 128 MiB are remembered.
+    let key = shown_often(&mut house, 128);
+    let primary = house.primary(key.hash);
+    assert_eq!(house.ask(primary, 200, 2, &key, TOUCH), Some(Answer::Wait));
+    assert_eq!(house.ask(primary, 200, 2, &key, TOUCH), Some(Answer::Wait));
+    // A retry is answered all the same, and so is another gateway's request, as far as this one is concerned.
+    clock_of(house.ask(primary, 100, 2, &key, TOUCH));
+    // What all others wait for is let in.
+    clock_of(house.ask(primary, 2, 2, &key, TOUCH));
+    assert_eq!(house.ask(primary, 201, 2, &key, TOUCH), Some(Answer::Wait));
+    // Half of them are acknowledged.
+    clock_of(house.ask(primary, 202, 70, &key, TOUCH));
+    clock_of(house.ask(primary, 200, 70, &key, TOUCH));
+}
+
+#[test]
+fn a_write_that_one_server_cannot_take_does_not_fill_the_memory() {
+    let mut house = House::new(3, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 80_000);
+    let (stuck, keys) = keys.split_first().expect("there are keys");
+    house.disks[2].break_key(Some(stuck.clone()));
+    assert_eq!(house.ask(0, 1, 1, stuck, set("stuck")), None);
+    let mut waits = 0;
+    for (seq, key) in (2..).zip(keys) {
+        let answer = house.ask(0, seq, 1, key, set("free"));
+        waits += usize::from(answer == Some(Answer::Wait));
+    }
+    assert!(waits > 1_000, "{waits} had to wait");
+    for one in &house.servers {
+        let (pending, dirty) = one.under_way();
+        assert!(pending <= 1 && dirty <= 66_000, "{:?}: {pending} pending, {dirty} marked", one.id());
+    }
+    // The second took it, so it need not keep marks for the sake of the third.
+    assert!(house.servers[1].under_way().1 < 20_000, "{:?}", house.servers[1].under_way());
+    let read = house.ask(1, 100_000, 1, stuck, Operation::Get);
+    assert_eq!(read, Some(Answer::Missing), "an unconfirmed version was shown");
+    // When it can be taken it is, though all is busy.
+    house.disks[2].break_key(None);
+    house.wait(1_000_000);
+    assert!(matches!(house.answers.get(&1), Some(Answer::Reply(_))), "{:?}", house.answers.get(&1));
+    assert!(house.servers.iter().all(|one| one.under_way() == (0, 0)));
+    let answer = house.ask(0, 100_001, 1, &keys[79_000], set("free"));
+    assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
+}
+
+#[test]
+fn a_write_below_the_least_copies_does_not_hold_up_others() {
+    let mut house = House::new(4, 4, 3);
+    let stuck = house.keys_of(&[0, 1, 2], 1).remove(0);
+    let keys = house.keys_of(&[0, 1, 3], 40_000);
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(0, 1, 1, &stuck, set("stuck")), None);
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+    house.wait(100_000);
+    assert!(!house.answers.contains_key(&1), "two copies are not enough");
+    for (seq, key) in (2..).zip(&keys) {
+        let answer = house.ask(0, seq, 1, key, set("free"));
+        assert!(matches!(answer, Some(Answer::Reply(_))), "{seq}: {answer:?}");
+    }
+    house.wait(100_000);
+    let (pending, _) = house.servers[0].under_way();
+    assert_eq!(pending, 1);
+    for one in [1, 3] {
+        let (_, dirty) = house.servers[one].under_way();
+        assert!(dirty < 20_000, "{:?}: {dirty} marked", server(one));
+    }
+    let read = house.ask(1, 100_000, 1, &stuck, Operation::Get);
+    assert_eq!(read, Some(Answer::Missing), "an unconfirmed version was shown");
+}
+
+#[test]
+fn one_step_of_a_copy_does_little_however_much_the_receiver_holds() {
+    let mut house = House::new(4, 3, 1);
+    // The widest arc that the fourth is to own.
+    let mut wanted = house.space.clone();
+    wanted.whs = vec![0, 1, 2, 3];
+    let table = Table::new(&wanted);
+    let comes = table.arcs().iter().filter(|arc| arc.comers.contains(&3));
+    let arc = comes.max_by_key(|arc| arc.last.0 - arc.first.0).expect("it comes to own something");
+    let range = Range { first: arc.first, last: arc.last };
+    let stride = (range.last.0 - range.first.0) / 30_000;
+    let stamp = Stamp { space: SpaceNumber(0), clock: Clock(9) };
+    let data = Bytes::from_static(b"old");
+    let record = Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data };
+    for place in 0..30_000 {
+        let key = format!("old-{place}");
+        let hash = KeyHash(range.first.0 + place * stride);
+        house.disks[3].put(hash, key.as_bytes(), &record).expect("nothing fails here");
+    }
+    // Some of it the primary has too, and it has something else.
+    let primary = usize::from(arc.primary().expect("somebody has it"));
+    for (place, other) in [(17, false), (29_000, true)] {
+        let hash = KeyHash(range.first.0 + place * stride);
+        let key = if other { format!("new-{place}") } else { format!("old-{place}") };
+        house.disks[primary].put(hash, key.as_bytes(), &record).expect("nothing fails here");
+    }
+    house.attach_all();
+    house.wait(5_000_000);
+    let progress = house.servers[primary].progress();
+    assert_eq!((progress.copies_done, progress.job), (progress.copies, house.space.whs_since));
+    let here = house.disks[3].scan(range.first, range.last, None, usize::MAX).expect("nothing fails here");
+    assert_eq!(here.len(), 2, "not made equal");
+    assert_eq!(house.disks[3].len(), 2);
+    assert!(house.work_max <= 4_096, "one step worked on {} records", house.work_max);
+}

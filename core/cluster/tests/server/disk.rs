@@ -1,0 +1,102 @@
+//! [`Disk`]: a store in memory that can be told to fail, and counts what it is asked for.
+
+use kumo_cluster::{Fault, Head, KeyHash, Kind, Record, Store, StoreKey, Usage};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A handle: the server has one, the test another.
+#[derive(Clone, Default)]
+pub struct Disk(Rc<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    records: RefCell<BTreeMap<StoreKey, Record>>,
+    /// This key cannot be written.
+    broken: RefCell<Option<StoreKey>>,
+    work: Cell<usize>,
+}
+
+impl Disk {
+    pub fn break_key(&self, key: Option<StoreKey>) {
+        *self.0.broken.borrow_mut() = key;
+    }
+
+    /// Records that were listed, written or removed since this was last asked.
+    pub fn work(&self) -> usize {
+        self.0.work.take()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.records.borrow().len()
+    }
+
+    fn worked(&self, count: usize) {
+        self.0.work.set(self.0.work.get() + count);
+    }
+}
+
+fn name(hash: KeyHash, key: &[u8]) -> StoreKey {
+    StoreKey { hash, key: bytes::Bytes::copy_from_slice(key) }
+}
+
+fn head(record: &Record) -> Head {
+    Head {
+        stamp: record.stamp,
+        kind: record.kind,
+        expiry: record.expiry,
+        data_bytes: record.data.len() as u32,
+    }
+}
+
+impl Store for Disk {
+    fn head(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Head>, Fault> {
+        Ok(self.0.records.borrow().get(&name(hash, key)).map(head))
+    }
+
+    fn get(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Record>, Fault> {
+        Ok(self.0.records.borrow().get(&name(hash, key)).cloned())
+    }
+
+    fn put(&self, hash: KeyHash, key: &[u8], record: &Record) -> Result<(), Fault> {
+        let key = name(hash, key);
+        if self.0.broken.borrow().as_ref() == Some(&key) {
+            return Err(Fault::Io("told to fail".to_owned()));
+        }
+        self.worked(1);
+        self.0.records.borrow_mut().insert(key, record.clone());
+        Ok(())
+    }
+
+    fn remove(&self, hash: KeyHash, key: &[u8]) -> Result<(), Fault> {
+        self.worked(1);
+        self.0.records.borrow_mut().remove(&name(hash, key));
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        first: KeyHash,
+        last: KeyHash,
+        after: Option<&StoreKey>,
+        count: usize,
+    ) -> Result<Vec<(StoreKey, Head)>, Fault> {
+        let records = self.0.records.borrow();
+        let from = after.cloned().unwrap_or(StoreKey { hash: first, key: bytes::Bytes::new() });
+        let range = records.range(from..).take_while(|(key, _)| key.hash <= last);
+        let beyond = range.filter(|(key, _)| after.is_none_or(|after| *key > after));
+        let found: Vec<_> = beyond.take(count).map(|(key, record)| (key.clone(), head(record))).collect();
+        self.worked(found.len());
+        Ok(found)
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn usage(&self) -> Usage {
+        let records = self.0.records.borrow();
+        let items = records.values().filter(|record| record.kind == Kind::Value).count() as u64;
+        Usage { items, ..Usage::default() }
+    }
+}

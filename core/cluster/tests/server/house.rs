@@ -1,0 +1,213 @@
+//! [`House`]: some servers, the links between them, and a gateway's side of the requests.
+
+use super::disk::Disk;
+use bytes::Bytes;
+use kumo_cluster::{
+    Answer, Broken, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation, Request,
+    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space, SpaceNumber, StoreKey,
+    Table, key_hash,
+};
+use kumo_paxos::{CellId, Time};
+use kumo_session::ConnectionId;
+use kumo_wire::Wire;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+pub struct House {
+    pub now: Time,
+    pub servers: Vec<Server<Disk>>,
+    pub disks: Vec<Disk>,
+    pub space: Space,
+    queue: VecDeque<(usize, usize, Message)>,
+    /// Nothing reaches it.
+    pub cut_off: Option<usize>,
+    pub answers: BTreeMap<u64, Answer>,
+    /// The most that one step of a server asked of its disk.
+    pub work_max: usize,
+    /// The longest message.
+    pub bytes_max: usize,
+}
+
+impl House {
+    /// The first `attached` of them own everything.
+    pub fn new(servers: usize, attached: usize, copies_min: usize) -> House {
+        let now = Time(1_000_000);
+        let disks: Vec<Disk> = (0..servers).map(|_| Disk::default()).collect();
+        let start =
+            |(index, disk): (usize, &Disk)| Server::new(settings(index, copies_min), disk.clone(), now);
+        let mut house = House {
+            now,
+            servers: disks.iter().enumerate().map(start).collect(),
+            disks,
+            space: Space::empty(CellId(1), SpaceNumber(0)),
+            queue: VecDeque::new(),
+            cut_off: None,
+            answers: BTreeMap::new(),
+            work_max: 0,
+            bytes_max: 0,
+        };
+        let member = |index: usize| Member {
+            address: server(index).address,
+            incarnation: server(index).incarnation,
+            state: MemberState::Active,
+        };
+        house.space.members = (0..servers).map(member).collect();
+        for one in 0..servers {
+            for other in (0..servers).filter(|&other| other != one) {
+                house.step(one, ServerInput::ServerUp(server(other)));
+            }
+        }
+        house.publish(|space| {
+            space.rhs = (0..attached as u16).collect();
+            space.whs = space.rhs.clone();
+        });
+        house.lease();
+        house
+    }
+
+    /// The next space, to all who can hear it.
+    pub fn publish(&mut self, change: impl FnOnce(&mut Space)) {
+        self.space.number.0 += 1;
+        change(&mut self.space);
+        let cut_off = self.cut_off;
+        for to in (0..self.servers.len()).filter(|to| Some(*to) != cut_off) {
+            let message = Message::NewSpace { space: self.space.clone() };
+            self.step(to, ServerInput::Manager(manager(), message));
+        }
+        self.settle();
+    }
+
+    /// A replace to all servers there are.
+    pub fn attach_all(&mut self) {
+        let all = (0..self.servers.len() as u16).collect();
+        self.publish(|space| {
+            (space.whs, space.whs_since) = (all, space.number);
+            space.job = Some(Job { full: false, paused: false, rate: 0 });
+        });
+    }
+
+    pub fn lease(&mut self) {
+        for to in 0..self.servers.len() {
+            let lease = Message::Lease { sent: self.now, micros: 1 << 40, unix_millis: 1_000_000_000 };
+            self.step(to, ServerInput::Manager(manager(), lease));
+        }
+    }
+
+    /// Delivers everything, in order.
+    pub fn settle(&mut self) {
+        while let Some((from, to, message)) = self.queue.pop_front() {
+            if Some(to) != self.cut_off && Some(from) != self.cut_off {
+                self.step(to, ServerInput::Server(server(from), message));
+            }
+        }
+    }
+
+    /// Lets time pass, tick by tick.
+    pub fn wait(&mut self, micros: u64) {
+        let until = self.now.plus_micros(micros);
+        while self.now < until {
+            self.now = self.now.plus_micros(10_000);
+            for to in 0..self.servers.len() {
+                self.step(to, ServerInput::Timeout);
+            }
+            self.settle();
+        }
+    }
+
+    pub fn step(&mut self, at: usize, input: ServerInput) {
+        let mut effects = Vec::new();
+        self.disks[at].work();
+        self.servers[at].step(self.now, input, &mut effects);
+        self.work_max = self.work_max.max(self.disks[at].work());
+        for effect in effects {
+            match effect {
+                ServerEffect::Server(to, message) => {
+                    if matches!(
+                        message,
+                        Message::Settled { .. }
+                            | Message::CopyIds { .. }
+                            | Message::CopyRecords { .. }
+                            | Message::CopyHeads { .. }
+                            | Message::CopyDigest { .. }
+                    ) {
+                        self.bytes_max = self.bytes_max.max(message.to_bytes().len());
+                    }
+                    self.queue.push_back((at, usize::from(to.address.port()) - 1, message));
+                }
+                ServerEffect::Gateway(_, Message::Answer { seq, answer }) => {
+                    self.answers.insert(seq, answer);
+                }
+                _other => {}
+            }
+        }
+    }
+
+    /// Sends a request of the one gateway there is, and says what it was answered once all is quiet.
+    pub fn ask(
+        &mut self,
+        to: usize,
+        seq: u64,
+        lowest_open: u64,
+        key: &StoreKey,
+        operation: Operation,
+    ) -> Option<Answer> {
+        self.send(to, seq, lowest_open, key, operation);
+        self.settle();
+        self.answers.get(&seq).cloned()
+    }
+
+    pub fn send(&mut self, to: usize, seq: u64, lowest_open: u64, key: &StoreKey, operation: Operation) {
+        let request = Request {
+            space: self.space.number,
+            first_space: self.space.number,
+            id: RequestId { gateway: GatewayId(7), seq },
+            lowest_open,
+            hash: key.hash,
+            key: key.key.clone(),
+            operation,
+            early: false,
+        };
+        self.answers.remove(&seq);
+        self.step(to, ServerInput::Gateway(ConnectionId(1), Message::Request(request)));
+    }
+
+    pub fn primary(&self, hash: KeyHash) -> usize {
+        let table = Table::new(&self.space);
+        usize::from(table.arc(hash).primary().expect("somebody owns it"))
+    }
+
+    /// Keys whose acting owners are these, in that order.
+    pub fn keys_of(&self, owners: &[u16], count: usize) -> Vec<StoreKey> {
+        let table = Table::new(&self.space);
+        let names = (0u64..).map(|number| Bytes::from(format!("key-{number}")));
+        let keys = names.map(|key| StoreKey { hash: key_hash(&key), key });
+        keys.filter(|key| table.arc(key.hash).readers.starts_with(owners)).take(count).collect()
+    }
+}
+
+pub fn server(index: usize) -> ServerId {
+    let port = index as u16 + 1;
+    ServerId { address: SocketAddr::from(([10, 0, 0, 1], port)), incarnation: Incarnation(1) }
+}
+
+pub fn set(data: &'static str) -> Operation {
+    Operation::Set { flags: 0, expiry: 0, data: Bytes::from_static(data.as_bytes()) }
+}
+
+fn manager() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], 1))
+}
+
+fn settings(index: usize, copies_min: usize) -> ServerSettings {
+    ServerSettings {
+        id: server(index),
+        previous: Vec::new(),
+        cluster: None,
+        space: None,
+        copies_min,
+        value_bytes_max: 1 << 20,
+        tombstone_micros_min: 0,
+        keepalive_micros: 2_000_000,
+        broken: Broken::default(),
+    }
+}

@@ -1,0 +1,5 @@
+//! A server's limits, seen from outside: what it remembers, what it has under way, and what it does in one step.
+
+mod bounds;
+mod disk;
+mod house;
