@@ -70,6 +70,21 @@ impl Table {
         Table { arcs }
     }
 
+    /// The first acting owner in `whs` orders the keys: not a rule of the store, see
+    /// [`Mutation::WriteRingPrimary`](crate::Mutation::WriteRingPrimary).
+    pub(crate) fn led_by_whs(space: &Space) -> Table {
+        let mut table = Table::new(space);
+        let whs = Ring::new(space, &space.whs);
+        for arc in &mut table.arcs {
+            let owners = whs.owners(arc.last.0);
+            let Some(first) = owners.into_iter().find(|&one| space.member(one).is_active()) else { continue };
+            arc.comers.retain(|&one| one != first);
+            arc.readers.retain(|&one| one != first);
+            arc.readers.insert(0, first);
+        }
+        table
+    }
+
     pub fn arcs(&self) -> &[Arc] {
         &self.arcs
     }

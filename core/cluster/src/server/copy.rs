@@ -15,7 +15,7 @@ use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// This server's part in the replace that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Copies {
     job: SpaceNumber,
     list: Vec<Copy>,
@@ -30,7 +30,7 @@ pub(crate) struct Copies {
 }
 
 /// One arc for one server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Copy {
     to: ServerId,
     range: Range,
@@ -118,6 +118,18 @@ impl Copies {
 
     fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
         self.list.iter_mut().find(|copy| copy.is_at(to, range))
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Copies {
+    pub fn portray(&self, hash: KeyHash, out: &mut impl std::fmt::Write) -> std::fmt::Result {
+        let mut here = self.list.iter().filter(|copy| copy.range.contains(hash));
+        here.try_for_each(|copy| write!(out, "{copy:?} "))
+    }
+
+    pub fn are_done_at(&self, hash: KeyHash) -> bool {
+        self.list.iter().filter(|copy| copy.range.contains(hash)).all(Copy::is_done)
     }
 }
 

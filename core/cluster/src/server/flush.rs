@@ -11,7 +11,7 @@ use kumo_session::ConnectionId;
 use std::collections::BTreeSet;
 
 /// A flush under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Flush {
     to: ConnectionId,
     ticket: u64,

@@ -6,12 +6,12 @@ use std::ops::Bound;
 
 /// Request ids and replies by gateway. All owners of a key remember the same, so the next primary answers a
 /// retry instead of executing it again. (REPLICATION.md, rule 22)
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ids {
     gateways: BTreeMap<GatewayId, OfGateway>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OfGateway {
     /// Below it the gateway has all answers.
     lowest_open: u64,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Writes sent to one member and not committed yet, and marks received from it. An epoch's frames are numbered
 /// from 1; a new space begins a new epoch on every link.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub up: bool,
     /// The other's disk is full: nothing more is stamped for its keys until it says otherwise.
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     pub marks: VecDeque<(u64, StoreKey)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub key: StoreKey,
     pub acknowledged: bool,

@@ -8,6 +8,8 @@ mod flush;
 mod ids;
 mod judge;
 mod link;
+#[cfg(feature = "mutants")]
+mod portrait;
 mod read;
 mod replica;
 mod settle;
@@ -38,6 +40,7 @@ use write::Pending;
 /// A write that is not committed lives in `pending` at its primary and as a marked record at the others. The
 /// primary's own store takes it when all have acknowledged: until then a read there shows the version before,
 /// as rule 8 wants, without a second copy of it.
+#[derive(Clone)]
 pub struct Server<S: Store> {
     settings: ServerSettings,
     store: S,

@@ -13,7 +13,7 @@ use kumo_session::ConnectionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Reads that wait for somebody else.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
     /// Without a lease: answered when a round of confirmations that began after they came is complete.
     unleased: VecDeque<(ConnectionId, Request)>,
@@ -24,7 +24,7 @@ pub(crate) struct Reads {
 }
 
 /// One question to all others: are you in this space too?
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Round {
     ticket: u64,
     began: Time,
@@ -32,14 +32,14 @@ struct Round {
     reads: Vec<(ConnectionId, Request)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Asked {
     began: Time,
     what: Wanted,
 }
 
 /// What is done with a primary's word.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Wanted {
     /// Passed on to a gateway.
     Read(ConnectionId, u64),

@@ -11,7 +11,7 @@ use kumo_paxos::Time;
 use std::collections::BTreeMap;
 
 /// Under way in one space; a newer space begins another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settlement {
     began: Time,
     asked_at: Time,
@@ -22,12 +22,22 @@ pub(crate) struct Settlement {
     gathered: BTreeMap<StoreKey, Unsettled>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Asked {
     ranges: Vec<Range>,
     /// The answer is here up to this place.
     upto: Option<Upto>,
     answered: bool,
+}
+
+#[cfg(feature = "mutants")]
+impl Settlement {
+    pub fn portray(&self, out: &mut impl std::fmt::Write) -> std::fmt::Result {
+        for (other, asked) in &self.asked {
+            write!(out, "{other} {:?} {} ", asked.upto, asked.answered)?;
+        }
+        write!(out, "{:?} ", self.gathered)
+    }
 }
 
 impl<S: Store> Server<S> {
@@ -53,9 +63,6 @@ impl<S: Store> Server<S> {
             for (other, was) in earlier.asked {
                 asked.entry(other).and_modify(|entry| entry.answered = was.answered);
             }
-        }
-        if self.settings.broken.is(Mutation::NoSettlement) {
-            asked.values_mut().for_each(|entry| entry.answered = true);
         }
         effects.push(ServerEffect::Note(ServerNote::Settling { arcs: pieces }));
         let others: Vec<u16> = asked.keys().copied().collect();

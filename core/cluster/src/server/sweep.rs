@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kumo_paxos::Time;
 
 /// Where the sweep through the store is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sweep {
     after: Option<StoreKey>,
     /// Records dropped since the last note.

@@ -3,10 +3,11 @@
 use crate::{Arc, Broken, KeyHash, Mutation, Range, Space, SpaceNumber, Table};
 
 /// A server's view of the ring in the space it adopted last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct World {
     pub space: Space,
-    pub table: Table,
+    /// Shared by all copies of this server that a search makes.
+    pub table: std::sync::Arc<Table>,
     /// This server's place among the members; none: it is not attached.
     pub me: Option<u16>,
     /// Cover the ring, ascending. Finer than the table's arcs where the states differ.
@@ -37,10 +38,7 @@ pub(crate) enum State {
 impl World {
     /// The world after `space`; what was Normal, Settling or Catching goes on where the space lets it.
     pub fn new(space: Space, me: Option<u16>, before: Option<&World>, broken: Broken) -> World {
-        let table = match broken.is(Mutation::OldMembersForgotten) {
-            true => Table::new(&Space { old: Vec::new(), ..space.clone() }),
-            false => Table::new(&space),
-        };
+        let table = table(&space, broken);
         let mut pieces: Vec<Piece> = Vec::with_capacity(table.arcs().len());
         let mut first = KeyHash(0);
         let (mut arc, mut old) = (0, 0);
@@ -48,7 +46,10 @@ impl World {
             let here = &table.arcs()[arc];
             let was = before.map(|world| (world, &world.pieces[old]));
             let last = was.map_or(here.last, |(_, piece)| piece.range.last.min(here.last));
-            let state = state(&space, me, here, was);
+            let state = match state(&space, me, here, was) {
+                State::Settling if broken.is(Mutation::NoSettlement) => State::Normal,
+                state => state,
+            };
             match pieces.last_mut() {
                 Some(piece) if piece.arc == arc && piece.state == state => piece.range.last = last,
                 _ => pieces.push(Piece { range: Range { first, last }, arc, state }),
@@ -60,7 +61,7 @@ impl World {
             arc += usize::from(last == here.last);
             old += usize::from(was.is_some_and(|(_, piece)| piece.range.last == last));
         }
-        World { space, table, me, pieces }
+        World { space, table: table.into(), me, pieces }
     }
 
     pub fn number(&self) -> SpaceNumber {
@@ -106,6 +107,16 @@ impl World {
         let me = self.me;
         arc.acknowledgers().filter(move |&one| Some(one) != me)
     }
+}
+
+fn table(space: &Space, broken: Broken) -> Table {
+    if broken.is(Mutation::OldMembersForgotten) {
+        return Table::new(&Space { old: Vec::new(), ..space.clone() });
+    }
+    if broken.is(Mutation::WriteRingPrimary) {
+        return Table::led_by_whs(space);
+    }
+    Table::new(space)
 }
 
 fn state(space: &Space, me: Option<u16>, arc: &Arc, was: Option<(&World, &Piece)>) -> State {

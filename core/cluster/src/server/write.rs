@@ -15,7 +15,7 @@ use kumo_session::ConnectionId;
 use std::collections::VecDeque;
 
 /// A write that not all of A(k) have acknowledged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub record: Record,
     pub origin: Option<Origin>,

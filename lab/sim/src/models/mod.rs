@@ -14,6 +14,7 @@ mod lease;
 mod script;
 mod shared;
 mod state;
+pub mod store;
 
 pub use cell::{AGREEMENT, Action, Cell, Changes, LIVE_MAJORITY, Restart};
 pub use check::{exhaust, find};
