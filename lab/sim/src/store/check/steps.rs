@@ -4,7 +4,7 @@ use crate::store::history::{Call, Ending, tokens};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One call, as far as it matters.
 #[derive(Clone)]
@@ -83,6 +83,12 @@ impl Step<'_> {
 pub fn settle_seen(steps: &mut [Step]) {
     let writers: BTreeMap<u64, usize> =
         (0..steps.len()).filter_map(|index| Some((steps[index].token()?, index))).collect();
+    // Versions whose writer was told so: whatever else is seen in one of them is older.
+    let made: BTreeSet<u64> = steps
+        .iter()
+        .filter(|step| *step.operation != Operation::Get && step.answer.is_some())
+        .filter_map(Step::clock)
+        .collect();
     // By token: the earliest end, and the least clock, of what came after it.
     let mut seen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for step in steps.iter() {
@@ -107,6 +113,7 @@ pub fn settle_seen(steps: &mut [Step]) {
     }
     for step in steps.iter_mut().filter(|step| step.answer.is_none()) {
         if let Some((settled, clock)) = step.token().and_then(|token| seen.get(&token)).copied() {
+            let clock = if made.contains(&clock) { clock.saturating_sub(1) } else { clock };
             (step.settled, step.happened) = (settled, Some(clock));
         }
     }
