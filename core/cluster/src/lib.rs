@@ -67,8 +67,8 @@ pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::Manager;
 pub use message::{
-    Alive, Answer, Committed, Initial, Message, Operation, Origin, Place, Progress, Range, Recruit, Refusal,
-    Remembered, Reply, Request, Seat, Unsettled,
+    Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Range, Recruit, Refusal,
+    Remembered, Reply, Request, Seat, Unsettled, Upto,
 };
 pub use mutation::{Broken, Mutation};
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};

@@ -170,7 +170,7 @@ pub struct Remembered {
 
 /// How far the answer to a settlement has come: first what is marked, by key, then the ids.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Upto {
     Marked { upto: StoreKey },
     Ids { upto: Option<RequestId> },
 }
@@ -358,7 +358,7 @@ pub enum Message {
     Settle {
         space: SpaceNumber,
         ranges: Vec<Range>,
-        after: Option<Place>,
+        after: Option<Upto>,
     },
     /// As much of the answer as one message takes; the rest is asked for by its place.
     Settled {
@@ -367,7 +367,7 @@ pub enum Message {
         remembered: Vec<Remembered>,
         lowest_open: Vec<(GatewayId, u64)>,
         /// None: this was the last of it.
-        next: Option<Place>,
+        next: Option<Upto>,
     },
 
     // Copy. (Rule 15)
@@ -512,7 +512,7 @@ wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5
 wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
-wire_enum!(Place { 1 = Marked { upto }, 2 = Ids { upto } });
+wire_enum!(Upto { 1 = Marked { upto }, 2 = Ids { upto } });
 
 /// A range from a peer is checked here: everything else relies on its order.
 impl Wire for Range {

@@ -19,6 +19,8 @@ pub(crate) struct Link {
     pub watermark_sent: u64,
     /// The oldest frame that is not acknowledged, and when it was last sent or came to be the oldest.
     oldest: (u64, Time),
+    /// Since the link is up, what was not acknowledged was sent again up to here, and is to be up to there.
+    again: (u64, u64),
     /// From the other, in this epoch.
     pub heard: u64,
     /// Marks by frame number, ascending, for the other's watermark to clear.
@@ -45,6 +47,7 @@ impl Link {
             watermark: 0,
             watermark_sent: 0,
             oldest: (0, now),
+            again: (0, 0),
             heard: 0,
             marks: VecDeque::new(),
         }
@@ -116,9 +119,28 @@ impl Link {
         now.since(self.oldest.1) > micros
     }
 
-    /// All that is not acknowledged was just sent again, or its first.
+    /// The oldest that is not acknowledged was just sent again.
     pub fn resent(&mut self, now: Time) {
         self.oldest.1 = now;
+    }
+
+    /// The link is new: nothing that is not acknowledged can be relied upon to have arrived.
+    pub fn begin_again(&mut self) {
+        self.again = (self.watermark, self.watermark + self.frames.len() as u64);
+    }
+
+    /// What is to be sent again next on a link that is new, at most so many.
+    pub fn next_again(&mut self, count: usize) -> Vec<(u64, StoreKey)> {
+        let (upto, end) = self.again;
+        let inside = |(seq, _): &(u64, &StoreKey)| upto < *seq && *seq <= end;
+        let next = self.unacknowledged().filter(inside).take(count);
+        let next: Vec<(u64, StoreKey)> = next.map(|(seq, key)| (seq, key.clone())).collect();
+        self.again.0 = if next.len() < count { end } else { next.last().map_or(end, |(seq, _)| *seq) };
+        next
+    }
+
+    pub fn is_behind(&self) -> bool {
+        self.again.0 < self.again.1
     }
 
     /// Frames that were sent and not acknowledged.

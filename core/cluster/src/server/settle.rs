@@ -4,8 +4,8 @@ use super::Server;
 use super::world::State;
 use super::write::Pending;
 use crate::{
-    GatewayId, Message, Mutation, Place, Range, Record, Remembered, ServerEffect, ServerId, ServerNote,
-    SpaceNumber, Store, StoreKey, Unsettled,
+    GatewayId, Message, Mutation, Range, Record, Remembered, ServerEffect, ServerId, ServerNote, SpaceNumber,
+    Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) struct Settlement {
 struct Asked {
     ranges: Vec<Range>,
     /// The answer is here up to this place.
-    upto: Option<Place>,
+    upto: Option<Upto>,
     answered: bool,
 }
 
@@ -104,27 +104,27 @@ impl<S: Store> Server<S> {
         from: ServerId,
         space: SpaceNumber,
         ranges: Vec<Range>,
-        after: Option<Place>,
+        after: Option<Upto>,
         effects: &mut Vec<ServerEffect>,
     ) {
         if !self.same_space(from, space, effects) || !ranges.is_sorted_by(|a, b| a.last < b.first) {
             return;
         }
         let (unsettled, next) = match &after {
-            Some(Place::Ids { .. }) => (Vec::new(), None),
-            Some(Place::Marked { upto }) => self.marked(&ranges, Some(upto)),
+            Some(Upto::Ids { .. }) => (Vec::new(), None),
+            Some(Upto::Marked { upto }) => self.marked(&ranges, Some(upto)),
             None => self.marked(&ranges, None),
         };
         if let Some(upto) = next {
-            let next = Some(Place::Marked { upto });
+            let next = Some(Upto::Marked { upto });
             let (remembered, lowest_open) = (Vec::new(), Vec::new());
             let message = Message::Settled { space, unsettled, remembered, lowest_open, next };
             effects.push(ServerEffect::Server(from, message));
             return;
         }
         let ids_after = match after {
-            Some(Place::Ids { upto }) => upto,
-            Some(Place::Marked { .. }) | None => None,
+            Some(Upto::Ids { upto }) => upto,
+            Some(Upto::Marked { .. }) | None => None,
         };
         let part = self.ids.part(ids_after, |_, hash| inside(&ranges, hash));
         let message = Message::Settled {
@@ -133,7 +133,7 @@ impl<S: Store> Server<S> {
             remembered: part.remembered,
             // With the last part too: what was closed between two of them is in none.
             lowest_open: self.ids.lowest_open(),
-            next: part.next.map(|upto| Place::Ids { upto: Some(upto) }),
+            next: part.next.map(|upto| Upto::Ids { upto: Some(upto) }),
         };
         effects.push(ServerEffect::Server(from, message));
     }

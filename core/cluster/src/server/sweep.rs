@@ -51,7 +51,9 @@ impl<S: Store> Server<S> {
     fn resend_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            if link.up && link.must_resend(now, RESEND_MICROS) {
+            if link.up && link.is_behind() {
+                self.resend_more(index as u16, effects);
+            } else if link.up && link.must_resend(now, RESEND_MICROS) {
                 self.resend_first(now, index as u16, effects);
             }
         }

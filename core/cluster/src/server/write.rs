@@ -314,26 +314,36 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What was sent to that member and not acknowledged, again.
+    /// On a link that is new: what was sent to that member, or would have been, and is not acknowledged. The rest
+    /// follows a tick later: at once it could be more than a link takes.
     pub(super) fn resend(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
-        self.resend_some(now, to, RESEND_MAX, effects);
+        let link = &mut self.links[usize::from(to)];
+        link.begin_again();
+        link.resent(now);
+        self.resend_more(to, effects);
     }
 
-    /// The first of it: on a link that holds, it only shows that nothing was overlooked.
+    pub(super) fn resend_more(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let next = self.links[usize::from(to)].next_again(RESEND_MAX);
+        for (seq, key) in next {
+            self.resend_one(to, seq, &key, effects);
+        }
+    }
+
+    /// The first that is not acknowledged: on a link that holds, it only shows that nothing was overlooked.
     pub(super) fn resend_first(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
-        self.resend_some(now, to, 1, effects);
-    }
-
-    fn resend_some(&mut self, now: Time, to: u16, count: usize, effects: &mut Vec<ServerEffect>) {
-        let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
         link.resent(now);
-        let link = &self.links[usize::from(to)];
-        for (seq, key) in link.unacknowledged().take(count) {
-            let Some(pending) = self.pending.get(key) else { continue };
-            let message = frame(world.number(), seq, link.watermark, key, pending);
-            effects.push(ServerEffect::Server(world.space.server(to), message));
+        let first = link.unacknowledged().next().map(|(seq, key)| (seq, key.clone()));
+        if let Some((seq, key)) = first {
+            self.resend_one(to, seq, &key, effects);
         }
+    }
+
+    fn resend_one(&self, to: u16, seq: u64, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+        let (Some(world), Some(pending)) = (&self.world, self.pending.get(key)) else { return };
+        let message = frame(world.number(), seq, self.links[usize::from(to)].watermark, key, pending);
+        effects.push(ServerEffect::Server(world.space.server(to), message));
     }
 
     pub(super) fn replicated(
@@ -457,5 +467,5 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
 /// Requests that wait behind one key. Beyond it they are told to ask again.
 const QUEUE_MAX: usize = 1024;
 
-/// Frames sent again at once; the rest follows with the next resend.
+/// Frames sent again at once on a link that is new; as many follow with every tick.
 const RESEND_MAX: usize = 1024;

@@ -3,8 +3,8 @@
 use super::house::{House, server, set};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Clock, KeyHash, Kind, MemberState, Operation, Range, Record, Reply, SpaceNumber, Stamp, Store,
-    StoreKey, Table,
+    Answer, Clock, KeyHash, Kind, MemberState, Operation, Range, Record, Reply, ServerInput, SpaceNumber,
+    Stamp, Store, StoreKey, Table,
 };
 
 /// What one frame takes is 72 MiB.
@@ -182,4 +182,19 @@ fn one_step_of_a_copy_does_little_however_much_the_receiver_holds() {
     assert_eq!(here.len(), 2, "not made equal");
     assert_eq!(house.disks[3].len(), 2);
     assert!(house.work_max <= 4_096, "one step worked on {} records", house.work_max);
+}
+
+#[test]
+fn all_that_a_broken_link_lost_is_sent_again() {
+    let mut house = House::new(3, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 5_000);
+    house.step(0, ServerInput::ServerDown(server(1)));
+    for (seq, key) in (1..).zip(&keys) {
+        assert_eq!(house.ask(0, seq, 1, key, set("value")), None);
+    }
+    house.step(0, ServerInput::ServerUp(server(1)));
+    house.wait(1_000_000);
+    assert_eq!(house.servers.iter().map(|one| one.under_way()).max(), Some((0, 0)));
+    assert!(house.answers.values().all(|answer| matches!(answer, Answer::Reply(_))));
+    assert_eq!(house.answers.len(), keys.len());
 }
