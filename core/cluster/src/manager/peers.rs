@@ -324,7 +324,8 @@ impl Manager {
     }
 
     /// Two processes with one address: the one that was there first stays if it goes on speaking. A new life whose
-    /// predecessor is gone, or silent for too long, takes its place.
+    /// predecessor is gone, or silent for too long, takes its place; so does one that names the other among its
+    /// lives before: a store has one process at a time, so what still arrives of the other is late.
     pub(super) fn settle_newcomers(
         &mut self,
         now: Time,
@@ -349,11 +350,12 @@ impl Manager {
                 self.take_place(now, connection, cluster, effects);
                 continue;
             };
+            let succeeds = newcomer.alive.previous.contains(&first.alive.server.incarnation);
             // What was under way when the newcomer came proves nothing.
-            if first.at.since(newcomer.since) > self.peers.clock_interval_micros {
+            if !succeeds && first.at.since(newcomer.since) > self.peers.clock_interval_micros {
                 let reason = format!("another server process is alive with the address {address}");
                 self.peers.refuse(connection, address, reason, effects);
-            } else if now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
+            } else if succeeds || now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
                 let silent = first.connection.expect("who is found by address is connected");
                 self.peers.leave(silent, cluster.space(), effects);
                 self.peers.set_role(silent, Role::Refused);
