@@ -142,9 +142,9 @@ impl Gateway {
             (Message::Registered { nonce, gateway }, Speaker::Manager(_)) => {
                 self.registered(now, nonce, gateway, effects);
             }
-            // Those of another cell must not take the place of this one's.
+            // Those of another cell must not take the place of this one's; and one without a cell knows of nobody.
             (Message::Managers { cluster, managers, master: _ }, Speaker::Manager(_))
-                if self.cluster.is_none_or(|ours| ours == cluster) =>
+                if !managers.is_empty() && self.cluster.is_none_or(|ours| ours == cluster) =>
             {
                 self.managers.listed(managers, effects);
             }

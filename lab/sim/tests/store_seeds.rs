@@ -1,6 +1,7 @@
 //! Seeds of the store's simulator that once failed. Each is kept with what it found. A change of what a seed means (the
 //! draws of a plan) makes an entry worthless: then it is taken out.
 
+use sim::store::focus::Focus;
 use sim::store::run::{Options, run};
 
 /// The seed, and what was wrong.
@@ -18,10 +19,21 @@ const FAILED_ONCE: [(u64, &str); 8] = [
     ),
 ];
 
+/// The same with a focus.
+const AIMED_FAILED_ONCE: [(Focus, u64, &str); 1] = [(
+    Focus::Pair,
+    5610,
+    "a replica without a cell told a server that there are no managers, and was believed",
+)];
+
 #[test]
 fn what_failed_once_in_a_store_does_not_fail_again() {
     for (seed, found) in FAILED_ONCE {
         let report = run(seed, &Options::default());
         assert_eq!(report.failure, None, "seed {seed}, which once found: {found}");
+    }
+    for (focus, seed, found) in AIMED_FAILED_ONCE {
+        let report = run(seed, &Options { focus: Some(focus), ..Options::default() });
+        assert_eq!(report.failure, None, "{focus:?} seed {seed}, which once found: {found}");
     }
 }

@@ -10,6 +10,7 @@ use super::state::Manager;
 use crate::control::VoterStat;
 use crate::{Cluster, Command, ManagerEffect, ManagerNote, Message, Recruit, ReplicaView, Seat, Space};
 use kumo_paxos::{Change, ReplicaState, Role, Time};
+use kumo_wire::Wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -22,8 +23,8 @@ pub(super) struct Voters {
     surplus_since: Option<Time>,
     /// When each was last told to start.
     told: BTreeMap<SocketAddr, Time>,
-    /// When a change of members was last tried.
-    changed: Option<Time>,
+    /// The change of members that was tried last, and when.
+    changed: Option<(Change, Time)>,
     /// The places that servers have, and since when they are these.
     seats: (BTreeSet<SocketAddr>, Time),
 }
@@ -66,7 +67,7 @@ impl Manager {
         let step = picture.step(self.candidate(now, &picture, cluster));
         let leaving: BTreeSet<SocketAddr> = picture.leaving().collect();
         if let Some(step) = step {
-            self.take_step(now, step, effects);
+            self.take_step(now, step, cluster, effects);
         }
         self.tell_recruits(now, &leaving, cluster, effects);
     }
@@ -197,16 +198,25 @@ impl Manager {
         !self.settings.durable || 2 * (forgetful + 1) < picture.voters() + 1
     }
 
-    fn take_step(&mut self, now: Time, step: Step, effects: &mut Vec<ManagerEffect>) {
+    fn take_step(&mut self, now: Time, step: Step, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let before = effects.len();
         let (command, note) = match step {
             Step::Change(change) => {
-                if term.voters.changed.is_none_or(|at| now.since(at) >= CHANGE_MICROS) {
-                    term.voters.changed = Some(now);
-                    effects.push(ManagerEffect::Change(change.clone()));
-                    effects.push(ManagerEffect::Note(ManagerNote::Changing { change }));
+                let before = term.voters.changed.take_if(|(_, at)| now.since(*at) >= CHANGE_MICROS);
+                if term.voters.changed.is_some() {
+                    return;
                 }
+                // A last that came late leaves the cell's proposer with a change that was decided long ago, and no
+                // other one is begun until something is executed. In an idle cell that must be us.
+                let again = before.is_some_and(|(before, _)| before == change);
+                if let Some((&voter, &server)) = cluster.recruited().first_key_value().filter(|_| again) {
+                    let idle = Command::Recruit { term: term.number, voter, server };
+                    effects.push(ManagerEffect::Propose(idle.to_bytes()));
+                }
+                term.voters.changed = Some((change.clone(), now));
+                effects.push(ManagerEffect::Change(change.clone()));
+                effects.push(ManagerEffect::Note(ManagerNote::Changing { change }));
                 return;
             }
             Step::Recruit { voter, server } => (

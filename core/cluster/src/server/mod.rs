@@ -277,9 +277,10 @@ impl<S: Store> Server<S> {
                     effects.push(ServerEffect::Manager(from, Message::NewSpace { space }));
                 }
             }
-            // Those of another cell, which forgot this one, must not take the place of its own.
+            // Those of another cell, which forgot this one, must not take the place of its own; and one that has not
+            // found its cell yet knows of nobody.
             Message::Managers { cluster, managers, .. }
-                if self.settings.cluster.is_none_or(|ours| ours == cluster) =>
+                if !managers.is_empty() && self.settings.cluster.is_none_or(|ours| ours == cluster) =>
             {
                 effects.push(ServerEffect::Managers(managers));
             }
