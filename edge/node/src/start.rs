@@ -14,9 +14,7 @@ use kumo_session::{Application, Cell, CellSettings};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tracing::info;
 
@@ -53,21 +51,13 @@ pub async fn run_on(
 pub async fn run_manager(
     listener: TcpListener,
     control: Option<TcpListener>,
-    mut config: NodeConfig,
+    config: NodeConfig,
     settings: ManagerSettings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    let listeners: Vec<TcpListener> = std::iter::once(listener).chain(control).collect();
-    let mut stop = pin!(stop);
-    let new = config.data.as_ref().is_none_or(|path| !path.exists());
-    if new && config.peers.len() == 1 {
-        let Some(found) = finds_cell(&listeners, &config, &settings, stop.as_mut()).await? else {
-            return Ok(());
-        };
-        config.extension |= found;
-    }
     let metrics = Arc::new(NodeMetrics::new(true));
     let house = ManagerHouse::new(Manager::new(settings, clock::now()), metrics.clone());
+    let listeners = std::iter::once(listener).chain(control).collect();
     run_with::<Pair, ManagerHouse>(listeners, config, house, metrics, stop).await
 }
 
@@ -79,32 +69,6 @@ async fn alone<A: Application + Default>(
 ) -> Result<(), NodeError> {
     let metrics = Arc::new(NodeMetrics::new(false));
     run_with::<A, NoHouse>(vec![listener], config, NoHouse, metrics, stop).await
-}
-
-/// Two managers that know nothing may have recruited voters before they forgot, and those look for them: they listen for
-/// a while before they form a cell of their own, and follow the one that they find. None: told to stop meanwhile.
-async fn finds_cell(
-    listeners: &[TcpListener],
-    config: &NodeConfig,
-    settings: &ManagerSettings,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-) -> Result<Option<bool>, NodeError> {
-    let address = config.listen;
-    let copies = listeners.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
-    let copies = copies.map_err(|error| NodeError::Listen { address, error })?;
-    let metrics = Arc::new(NodeMetrics::new(true));
-    let house = ManagerHouse::new(Manager::new(settings.clone(), clock::now()), metrics.clone());
-    let belongs = house.belongs();
-    let mut stopped = false;
-    let until = async {
-        tokio::select! {
-            () = stop.as_mut() => stopped = true,
-            () = tokio::time::sleep(config.unit.max(UNIT_MIN) * LISTEN_UNITS) => {}
-        }
-    };
-    let learner = NodeConfig { extension: true, http: None, ..config.clone() };
-    run_with::<Pair, ManagerHouse>(copies, learner, house, metrics, until).await?;
-    Ok((!stopped).then(|| belongs.load(Ordering::Relaxed)))
 }
 
 async fn run_with<A: Application + Default, H: House<A>>(
@@ -197,9 +161,6 @@ fn cell_settings(config: &NodeConfig) -> CellSettings {
 fn unit_micros(config: &NodeConfig) -> u64 {
     config.unit.max(UNIT_MIN).as_micros().min(u128::from(u64::MAX)) as u64
 }
-
-/// Heartbeats for which two managers that know nothing listen: a voter dials again within 12.5 of them.
-const LISTEN_UNITS: u32 = 20;
 
 /// The shortest unit: the timers of the runtime count milliseconds.
 const UNIT_MIN: Duration = Duration::from_millis(1);

@@ -7,12 +7,11 @@ use crate::pair::Pair;
 use crate::store::notes;
 use kumo_cluster::control::{ToolAnswer, ToolRequest};
 use kumo_cluster::{CellView, Cluster, Manager, ManagerEffect, ManagerInput, Message, ReplicaView};
-use kumo_paxos::{CellId, Instance, Side, Time};
+use kumo_paxos::{Instance, Side, Time};
 use kumo_session::{Cell, ConnectionId};
 use kumo_wire::Wire;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 
 /// A manager and the connections of servers, gateways and tools at its port.
@@ -25,8 +24,6 @@ pub struct ManagerHouse {
     executed: Instance,
     metrics: Arc<NodeMetrics>,
     published: Time,
-    /// The replica beside it belongs to a cell.
-    belongs: Arc<AtomicBool>,
 }
 
 impl ManagerHouse {
@@ -39,7 +36,6 @@ impl ManagerHouse {
             executed: Instance(0),
             metrics,
             published: Time(0),
-            belongs: Arc::default(),
         }
     }
 
@@ -48,11 +44,6 @@ impl ManagerHouse {
             self.published = now;
             self.metrics.publish_cluster(cluster, self.manager.connected(), self.manager.progress(cluster));
         }
-    }
-
-    /// Turns true when the replica has found its cell.
-    pub fn belongs(&self) -> Arc<AtomicBool> {
-        self.belongs.clone()
     }
 
     fn arrived(&mut self, now: Time, input: HouseInput, cell: &Cell<Pair>, wanted: &mut Vec<HouseEffect>) {
@@ -157,7 +148,6 @@ impl House<Pair> for ManagerHouse {
         cell: &Cell<Pair>,
         wanted: &mut Vec<HouseEffect>,
     ) {
-        self.belongs.store(cell.hello().cell != CellId(0), Ordering::Relaxed);
         let due = self.manager.deadline().is_some_and(|deadline| deadline <= now);
         let quiet = arrived.is_empty() && !due && self.executed == cell.executed_upto();
         if quiet && self.view.leads == cell.is_master() && self.view.master == cell.replica().master() {
