@@ -55,9 +55,13 @@ impl Agreement {
                 self.decide(report.instance, report.value.clone(), records);
             }
         }
-        let here = self.log.next();
+        let (here, behind) = (self.log.next(), self.log.executed());
         let proposer = self.proposer.as_mut()?;
-        let more = proposer.last(here, sender, executed, from, next, reports)?;
+        let more = proposer.last(here, sender, executed, from, next, reports);
+        // A late one tells of what is executed here by now. Kept until the next execution, a change of members among
+        // it would look as if it were still under way.
+        proposer.forget(behind);
+        let more = more?;
         Some(Message::Collect { round, from: more })
     }
 
