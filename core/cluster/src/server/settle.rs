@@ -4,11 +4,11 @@ use super::Server;
 use super::world::State;
 use super::write::Pending;
 use crate::{
-    GatewayId, Message, Mutation, Range, Record, Remembered, ServerEffect, ServerId, ServerNote, SpaceNumber,
-    Store, StoreKey, Unsettled, Upto,
+    GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect, ServerId, ServerNote,
+    SpaceNumber, Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Under way in one space; a newer space begins another.
 #[derive(Clone, Debug)]
@@ -20,6 +20,9 @@ pub(crate) struct Settlement {
     asked: BTreeMap<u16, Asked>,
     /// The greatest version of every key that somebody listed.
     gathered: BTreeMap<StoreKey, Unsettled>,
+    /// Requests that somebody remembers. Some of them only the gathered records hold: they count when those are taken
+    /// over, and are forgotten with them when a newer space begins another settlement.
+    remembered: BTreeMap<RequestId, Remembered>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -30,13 +33,24 @@ struct Asked {
     answered: bool,
 }
 
+impl Settlement {
+    /// What is remembered of keys in those ranges, which ascend.
+    fn take_remembered(&mut self, ranges: &[Range]) -> Vec<Remembered> {
+        let all = std::mem::take(&mut self.remembered);
+        let (taken, left) = all.into_iter().partition(|(_, one)| inside(ranges, one.hash));
+        self.remembered = left;
+        let taken: BTreeMap<RequestId, Remembered> = taken;
+        taken.into_values().collect()
+    }
+}
+
 #[cfg(feature = "mutants")]
 impl Settlement {
     pub fn portray(&self, out: &mut impl std::fmt::Write) -> std::fmt::Result {
         for (other, asked) in &self.asked {
             write!(out, "{other} {:?} {} ", asked.upto, asked.answered)?;
         }
-        write!(out, "{:?} ", self.gathered)
+        write!(out, "{:?} {:?} ", self.gathered, self.remembered)
     }
 }
 
@@ -55,18 +69,18 @@ impl<S: Store> Server<S> {
         if pieces == 0 {
             return;
         }
-        let mut gathered = BTreeMap::new();
+        let (mut gathered, mut remembered) = (BTreeMap::new(), BTreeMap::new());
         if self.settings.broken.is(Mutation::SettlementNotRestarted)
             && let Some(earlier) = earlier
         {
-            gathered = earlier.gathered;
+            (gathered, remembered) = (earlier.gathered, earlier.remembered);
             for (other, was) in earlier.asked {
                 asked.entry(other).and_modify(|entry| entry.answered = was.answered);
             }
         }
         effects.push(ServerEffect::Note(ServerNote::Settling { arcs: pieces }));
         let others: Vec<u16> = asked.keys().copied().collect();
-        self.settlement = Some(Settlement { began: now, asked_at: now, pieces, asked, gathered });
+        self.settlement = Some(Settlement { began: now, asked_at: now, pieces, asked, gathered, remembered });
         for other in others {
             self.resend_settle(other, effects);
         }
@@ -183,7 +197,8 @@ impl<S: Store> Server<S> {
         for one in unsettled {
             gather(&mut settlement.gathered, one);
         }
-        self.learn_ids(remembered, lowest_open);
+        settlement.remembered.extend(remembered.into_iter().map(|one| (one.id, one)));
+        self.learn_ids(Vec::new(), lowest_open);
         if further {
             self.resend_settle(index, effects);
         }
@@ -235,12 +250,13 @@ impl<S: Store> Server<S> {
                 listed.extend(settlement.gathered.remove(&key));
             }
         }
+        let known = if done.is_empty() { Vec::new() } else { settlement.take_remembered(&done) };
         if !left {
             let micros = now.since(settlement.began);
             effects.push(ServerEffect::Note(ServerNote::SettlementDone { arcs: settlement.pieces, micros }));
             self.settlement = None;
         }
-        self.carry_forward(now, &done, listed, effects);
+        self.carry_forward(now, &done, listed, known, effects);
     }
 
     /// The greatest version of each listed key, this server's own marks included, is replicated to all: same
@@ -250,6 +266,7 @@ impl<S: Store> Server<S> {
         now: Time,
         ranges: &[Range],
         listed: Vec<Unsettled>,
+        mut known: Vec<Remembered>,
         effects: &mut Vec<ServerEffect>,
     ) {
         let mut gathered: BTreeMap<StoreKey, Unsettled> = BTreeMap::new();
@@ -267,14 +284,19 @@ impl<S: Store> Server<S> {
                 gather(&mut gathered, Unsettled { key: key.clone(), record, origin });
             }
         }
-        for (key, one) in gathered {
-            let one = self.or_mine(one);
+        let gathered: Vec<Unsettled> = gathered.into_values().map(|one| self.or_mine(one)).collect();
+        // The id of what is carried forward is known when that is committed, as any write's.
+        let carried = gathered.iter().filter_map(|one| one.origin.as_ref());
+        let carried: BTreeSet<RequestId> = carried.map(|origin| origin.id).collect();
+        known.retain(|one| !carried.contains(&one.id));
+        self.learn_ids(known, Vec::new());
+        for one in gathered {
             self.clock = self.clock.max(one.record.stamp.clock);
             let origin = one.origin.filter(|_| !self.settings.broken.is(Mutation::IdsNotCarried));
             let mut pending = Pending::new(one.record, origin);
             // The store may hold this version already, and the one before is not to be had.
             pending.shows_old = false;
-            self.begin(now, key, pending, effects);
+            self.begin(now, one.key, pending, effects);
         }
         if !ranges.is_empty() {
             self.copy_more(now, effects);

@@ -1,5 +1,6 @@
-//! A server's limits, seen from outside: what it remembers, what it has under way, and what it does in one step.
+//! A server seen from outside: what it remembers, what it has under way, and what it does in one step.
 
 mod bounds;
 mod disk;
 mod house;
+mod settlement;

@@ -1,0 +1,44 @@
+//! Settlements that are cut short.
+
+use super::house::{House, server, set};
+use bytes::Bytes;
+use kumo_cluster::{
+    Answer, Clock, GatewayId, Kind, MemberState, Message, Operation, Origin, Record, Remembered, Reply,
+    RequestId, ServerInput, Stamp, Unsettled, Upto,
+};
+
+/// The first server is lost; the third, which alone has its last write, is lost when it has told the second about that
+/// write but not all it knows.
+#[test]
+fn an_id_whose_record_a_new_settlement_does_not_find_is_not_known() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    house.cut_off = Some(2);
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    assert_eq!(house.ask(1, 1, 1, &key, set("v")), Some(Answer::Wait), "it settles");
+
+    let space = house.space.number;
+    let id = RequestId { gateway: GatewayId(7), seq: 1 };
+    let reply = Reply::Done { clock: 9 };
+    let stamp = Stamp { space, clock: Clock(9) };
+    let data = Bytes::from_static(b"v");
+    let part = Message::Settled {
+        space,
+        unsettled: vec![Unsettled {
+            key: key.clone(),
+            record: Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data },
+            origin: Some(Origin { id, lowest_open: 1, reply: reply.clone() }),
+        }],
+        remembered: vec![Remembered { id, hash: key.hash, reply }],
+        lowest_open: vec![(id.gateway, 1)],
+        next: Some(Upto::Ids { upto: Some(id) }),
+    };
+    house.step(1, ServerInput::Server(server(2), part));
+    assert_eq!(house.ask(1, 1, 1, &key, set("v")), Some(Answer::Wait), "it settles still");
+
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 2 });
+    let answer = house.ask(1, 1, 1, &key, set("v"));
+    assert!(matches!(answer, Some(Answer::Reply(Reply::Done { .. }))), "{answer:?}");
+    let shown = house.ask(1, 2, 2, &key, Operation::Get);
+    assert!(matches!(&shown, Some(Answer::Reply(Reply::Value { data, .. })) if data == "v"), "{shown:?}");
+}
