@@ -4,7 +4,7 @@ use super::house::{House, server, set};
 use bytes::Bytes;
 use kumo_cluster::{
     Answer, Clock, GatewayId, Kind, MemberState, Message, Operation, Origin, Record, Remembered, Reply,
-    RequestId, ServerInput, Stamp, Unsettled, Upto,
+    RequestId, ServerInput, Stamp, Table, Unsettled, Upto,
 };
 
 /// The first server is lost; the third, which alone has its last write, is lost when it has told the second about that
@@ -41,4 +41,33 @@ fn an_id_whose_record_a_new_settlement_does_not_find_is_not_known() {
     assert!(matches!(answer, Some(Answer::Reply(Reply::Done { .. }))), "{answer:?}");
     let shown = house.ask(1, 2, 2, &key, Operation::Get);
     assert!(matches!(&shown, Some(Answer::Reply(Reply::Value { data, .. })) if data == "v"), "{shown:?}");
+}
+
+#[test]
+fn a_request_is_not_remembered_without_its_write() {
+    let mut house = House::new(4, 3, 1);
+    house.attach_all();
+    // The write reaches all but the one that is primary next.
+    let key = house.keys_of(&[0, 2, 1], 100).into_iter().find(|key| {
+        let table = Table::new(&house.space);
+        table.arc(key.hash).comers.contains(&3)
+    });
+    let key = key.expect("the newcomer gets some of them");
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(0, 1, 1, &key, set("new")), None, "one has not acknowledged");
+    // One of the others tells it, one is silent: it goes on settling.
+    house.cut_off = Some(3);
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    assert_eq!(house.ask(2, 1, 1, &key, set("new")), Some(Answer::Wait));
+    // Both are lost: nobody has the write any more, and it was never answered.
+    house.publish(|space| {
+        space.members[1].state = MemberState::Fault { order: 2 };
+        space.members[3].state = MemberState::Fault { order: 3 };
+    });
+    let told = house.ask(2, 1, 1, &key, set("new"));
+    let Some(Answer::Reply(Reply::Done { clock: done })) = told else { panic!("not done: {told:?}") };
+    match house.ask(2, 2, 2, &key, Operation::Get) {
+        Some(Answer::Reply(Reply::Value { clock, .. })) => assert_eq!(clock, done),
+        other => panic!("what was done is not there: {other:?}"),
+    }
 }
