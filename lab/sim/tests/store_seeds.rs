@@ -17,7 +17,10 @@ const FAILED_ONCE: [(u64, &str); 12] = [
     (5001547, "a replace that an answered touch's version shows was tried behind that touch"),
     (5001434, "late signs of life of a reborn server's earlier life made the manager refuse the new one"),
     (6001315, "an id learned in a settlement that began again without its record was answered as done"),
-    (6002517, "the same at the end of a detach: the old members dropped what only the settlement had gathered"),
+    (
+        6002517,
+        "the same at the end of a detach: the old members dropped what only the settlement had gathered",
+    ),
 ];
 
 /// The same with a focus.
