@@ -134,7 +134,8 @@ mod mutants {
         find(Mutation::ClearedUnconfirmed, "did not confirm");
     }
 
-    const SEEDS_MUTANT: u64 = 60;
+    /// The rarest, a command of an earlier term that does harm, needs more than sixty seeds to show.
+    const SEEDS_MUTANT: u64 = 2_000;
 }
 
 const SEEDS: u64 = 40;
