@@ -10,7 +10,6 @@ mod conformance;
 mod load;
 mod managers;
 mod native;
-mod pair;
 mod refusals;
 mod replaces;
 mod seed;
