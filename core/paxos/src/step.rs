@@ -205,6 +205,8 @@ pub enum ChangeRefusal {
     LastVoter,
     #[error("a majority that remembers is reachable: the cell needs no recovery")]
     NotLost,
+    #[error("this replica could not execute instance {}: recover from another replica", .0.0)]
+    Halted(Instance),
 }
 
 /// Voters in a cell. More would only make every write slower.

@@ -319,6 +319,10 @@ impl Replica {
         let Some(configuration) = self.configuration_now().cloned() else {
             return Err(ChangeRefusal::Stranger(self.settings.address));
         };
+        // It would lead a cell that executes nothing.
+        if let Some(instance) = self.halted {
+            return Err(ChangeRefusal::Halted(instance));
+        }
         let (me, silence) = (self.settings.incarnation, self.silence_micros());
         let remembers = |voter: Incarnation| {
             voter == me && self.agreement.votes()

@@ -6,6 +6,8 @@ use kumo_paxos::{
     DataName, Effect, Envelope, Hello, Incarnation, Input, Instance, Message, Proposal, ReplicaId,
     ReplicaState, Round, Time, Value,
 };
+use std::cell::RefCell;
+use std::rc::Rc;
 
 #[test]
 fn a_master_that_learns_another_decision_says_success_no_more() {
@@ -415,4 +417,54 @@ fn a_survivor_does_not_wait_for_bytes_that_are_lost() {
     assert!(world.processes[&3].replica.agreement().executable().is_some(), "3 knows the decision");
     world.commands("restart 1 knowing 2 3; restart 2 knowing 1 3; run 2000; recover 3; run 3000; show");
     assert_eq!(world.master(), Some(3), "{}", world.out);
+}
+
+#[test]
+fn a_late_last_does_not_look_like_a_change_under_way() {
+    let mut world = World::default();
+    world.commands("start 1 2 3 4 5; run 1500");
+    // Everybody accepts 1's change of members, and nobody but 1 hears that it is decided.
+    let changes = |proposal: &Proposal| matches!(proposal.value, Value::Config(_));
+    world.filter = Some(Box::new(move |from, _, message| match message {
+        Message::Begin { proposals, .. } => proposals.iter().any(changes),
+        _ => from != 1,
+    }));
+    world.commands("add 1 6; run 50; crash 1");
+    // The next master recovers without 5's last.
+    let late = Rc::new(RefCell::new(Vec::new()));
+    let held = Rc::clone(&late);
+    world.filter = Some(Box::new(move |from, to, message| {
+        let holds = from == 5 && matches!(message, Message::Last { .. });
+        if holds {
+            held.borrow_mut().push((to, message.clone()));
+        }
+        !holds
+    }));
+    world.commands("run 3000");
+    let master = world.master().expect("four of five");
+    let reported = |message: &Message| match message {
+        Message::Last { reports, .. } => {
+            reports.iter().any(|report| matches!(report.value, Value::Config(_)))
+        }
+        _ => false,
+    };
+    let (_, last) =
+        late.borrow().iter().find(|(to, last)| *to == master && reported(last)).cloned().expect("a last");
+    let arrived = world.envelope(5, master, last);
+    world.step(master, Input::Message(arrived));
+    world.out.clear();
+    world.commands(&format!("remove {master} 6; run 500"));
+    assert!(world.out.contains(&format!("{master} changed: done\n")), "{}", world.out);
+}
+
+#[test]
+fn who_cannot_execute_is_no_survivor() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.no_snapshot = true;
+    let next = world.processes[&3].replica.executed_upto().0 + 1;
+    world.panic_at.insert((3, next));
+    world.commands("propose 1 b; run 300; crash 1; crash 2; run 2000; recover 3; run 2000");
+    assert!(world.out.contains("3 changed: this replica could not execute instance"), "{}", world.out);
+    assert_eq!(world.master(), None, "{}", world.out);
 }
