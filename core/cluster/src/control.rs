@@ -45,8 +45,11 @@ pub enum ControlRequest {
     Rate {
         bytes: u64,
     },
-    /// A new cell takes the newest space that the connected servers hold.
-    Rebuild,
+    /// A new cell takes the newest space that the connected servers hold. Unless the loss is accepted, all that act in
+    /// it must be connected: one that is not may know of a newer one, and of what was written since.
+    Rebuild {
+        accept_data_loss: bool,
+    },
 }
 
 // Rare messages: their size matters nowhere.
@@ -194,7 +197,7 @@ wire_enum!(ControlRequest {
     10 = Resume,
     11 = Cancel,
     12 = Rate { bytes },
-    13 = Rebuild,
+    13 = Rebuild { accept_data_loss },
 });
 wire_enum!(ControlAnswer {
     1 = Done,

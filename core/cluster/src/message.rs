@@ -235,6 +235,8 @@ pub struct Alive {
     pub previous: Vec<Incarnation>,
     /// The cluster that its store belongs to; none: it is new.
     pub cluster: Option<CellId>,
+    /// A store that belongs to no cluster may hold what another one stamped: the greatest space in those stamps.
+    pub stamped: SpaceNumber,
     /// The space it has adopted: for the switch, this is its confirmation.
     pub space: SpaceNumber,
     /// Its own clock at sending: comes back with the lease.
@@ -534,6 +536,7 @@ wire_struct!(Alive {
     server,
     previous,
     cluster,
+    stamped,
     space,
     sent,
     usage,

@@ -96,6 +96,11 @@ impl GatewayLink {
             Arrived::Manager(address, message) => GatewayInput::Manager(address, message),
             // Nobody of the store dials a gateway.
             Arrived::Gateway(..) | Arrived::GatewayDown(_) | Arrived::Tool(..) => return,
+            // One that serves already dials again, as after any failure: a manager may be full for a moment.
+            Arrived::Refused(Target::Manager(address), reason) if self.post.me().cell != CellId(0) => {
+                warn!(manager = %address, reason, "refused");
+                return;
+            }
             Arrived::Refused(Target::Manager(address), reason) => {
                 self.refused = Some(format!("manager {address}: {reason}"));
                 return;

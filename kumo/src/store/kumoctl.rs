@@ -83,7 +83,11 @@ enum Order {
     /// Attach, detach and replace only when asked
     DisableAutoReplace,
     /// Take over the newest hash space that the servers hold, in a cell that has none
-    Rebuild,
+    Rebuild {
+        /// Do not wait for servers that act in it: one that is missing may know of a newer one, and of later writes
+        #[arg(long)]
+        accept_data_loss: bool,
+    },
     /// What an attach (of all new servers unless said otherwise) or a detach would move, without doing it
     Plan {
         #[command(subcommand)]
@@ -140,7 +144,7 @@ async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure
         Order::FullReplace { wait } => (ControlRequest::FullReplace, wait.wait),
         Order::EnableAutoReplace => (ControlRequest::AutoReplace { on: true }, false),
         Order::DisableAutoReplace => (ControlRequest::AutoReplace { on: false }, false),
-        Order::Rebuild => (ControlRequest::Rebuild, false),
+        Order::Rebuild { accept_data_loss } => (ControlRequest::Rebuild { accept_data_loss }, false),
     };
     tool::control(manager, &request).await?;
     match waits {

@@ -4,7 +4,7 @@ use super::authority::{all_led, authorities};
 use super::command::Objection;
 use super::draft::Draft;
 use super::state::{Cluster, GATEWAYS_MAX};
-use crate::{GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, ServerId, Space, Table};
+use crate::{GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, ServerId, Space, SpaceNumber, Table};
 use kumo_session::{Entry, GENERATION_SHIFT, numbered};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -89,11 +89,15 @@ impl Cluster {
     pub(super) fn replace(
         &mut self,
         entry: Entry,
+        above: SpaceNumber,
         attach: &[ServerId],
         detach: Vec<SocketAddr>,
         accept_loss: bool,
     ) -> Result<(), Objection> {
         self.may_begin()?;
+        if above.0 >= FOREIGN_NUMBERS_MAX {
+            return Err(Objection::BadSpace);
+        }
         let first = self.space.rhs.is_empty();
         let draft = self.rearranged(attach, &detach)?;
         let returned = draft.whs.iter().any(|id| matches!(draft.members[id], MemberState::Returned { .. }));
@@ -112,6 +116,7 @@ impl Cluster {
         }
         self.detach_wanted.clear();
         self.accept_loss = accept_loss && !first;
+        self.space.number = self.space.number.max(above);
         self.make(entry, draft);
         Ok(())
     }
@@ -247,7 +252,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The number goes on above the one that the servers know. All gateways of either cell are expired, by a floor
+    /// The number begins a generation above the one that the servers here know, and so above those of servers that are
+    /// not here. All gateways of either cell are expired, by a floor
     /// that begins a generation above any id the earlier cell can have issued.
     pub(super) fn rebuild(&mut self, entry: Entry, space: Space) -> Result<(), Objection> {
         if !self.space.members.is_empty() || space.members.is_empty() {
@@ -255,13 +261,13 @@ impl Cluster {
         }
         let faults = space.members.iter().map(|member| order(member.state)).max().unwrap_or(0);
         let numbers = space.number.0.max(faults);
-        if !space.well_formed() || numbers >= REBUILD_NUMBERS_MAX {
+        if !space.well_formed() || numbers >= FOREIGN_NUMBERS_MAX {
             return Err(Objection::BadSpace);
         }
         let generation = (space.number.0.max(self.gateway_last.0) >> GENERATION_SHIFT) as u32 + 1;
         let floor = GatewayId(numbered(generation, 1));
         let before = self.clone();
-        let number = space.number.max(self.space.number);
+        let number = SpaceNumber(numbered(generation, 0)).max(self.space.number);
         self.space = Space { number, gateway_floor: floor, gateways: Vec::new(), ..space };
         self.faults = faults;
         self.gateways.clear();
@@ -340,6 +346,6 @@ fn order(state: MemberState) -> u64 {
 }
 
 /// Numbers in a space to rebuild from are below, so that those that follow do not run out.
-const REBUILD_NUMBERS_MAX: u64 = 1 << 63;
+const FOREIGN_NUMBERS_MAX: u64 = 1 << 63;
 
 const NEW_JOB: Job = Job { full: false, paused: false, rate: 0 };

@@ -55,9 +55,11 @@ pub enum Order {
         detach: Vec<SocketAddr>,
     },
     /// Move the data to a ring with these lives, without those addresses, and with what was wanted before.
-    /// `accept_loss`: arcs without an acting owner go to their new owners without their data.
+    /// `accept_loss`: arcs without an acting owner go to their new owners without their data. `above`: what those
+    /// lives hold was stamped up to there by another cluster; the new space leads it.
     Replace {
         number: SpaceNumber,
+        above: SpaceNumber,
         attach: Vec<ServerId>,
         detach: Vec<SocketAddr>,
         accept_loss: bool,
@@ -147,7 +149,7 @@ wire_enum!(Command {
 wire_struct!(Lead { after, life, cluster, lease_micros, auto_replace });
 wire_enum!(Order {
     1 = Want { attach, detach },
-    2 = Replace { number, attach, detach, accept_loss },
+    2 = Replace { number, above, attach, detach, accept_loss },
     3 = FullReplace { number },
     4 = Cancel,
     5 = Pause,

@@ -204,9 +204,9 @@ impl Cluster {
     fn order(&mut self, entry: Entry, order: Order) -> Result<(), Objection> {
         match order {
             Order::Want { attach, detach } => self.want(attach, detach),
-            Order::Replace { number, attach, detach, accept_loss } => {
+            Order::Replace { number, above, attach, detach, accept_loss } => {
                 self.at(number)?;
-                self.replace(entry, &attach, detach, accept_loss)
+                self.replace(entry, above, &attach, detach, accept_loss)
             }
             Order::FullReplace { number } => {
                 self.at(number)?;

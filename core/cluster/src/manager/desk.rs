@@ -6,7 +6,7 @@ use super::reign::{Topic, acts};
 use super::state::Manager;
 use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat};
 use crate::{
-    Cluster, Command, ManagerEffect, Message, Objection, Order, ServerId, Space, SpaceNumber, Usage,
+    Cluster, Command, ManagerEffect, Member, Message, Objection, Order, ServerId, Space, SpaceNumber, Usage,
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -76,7 +76,8 @@ impl Desk {
     }
 
     pub fn offered(&mut self, space: Space) {
-        let rebuilding = self.waiting.iter().any(|waiting| waiting.request == ControlRequest::Rebuild);
+        let rebuilding =
+            self.waiting.iter().any(|waiting| matches!(waiting.request, ControlRequest::Rebuild { .. }));
         let newest = self.offered.as_ref().is_none_or(|before| before.number < space.number);
         if rebuilding && newest {
             self.offered = Some(space);
@@ -142,7 +143,8 @@ impl Manager {
             self.withdraw(&waiting);
             effects.push(ManagerEffect::Answer(waiting.connection, answer));
         }
-        if !self.desk.waiting.iter().any(|waiting| waiting.request == ControlRequest::Rebuild) {
+        if !self.desk.waiting.iter().any(|waiting| matches!(waiting.request, ControlRequest::Rebuild { .. }))
+        {
             self.desk.offered = None;
             self.desk.asked_for_space = None;
         }
@@ -186,7 +188,9 @@ impl Manager {
                     let suffix = suffix.clone();
                     return self.begin_backup(now, waiting.connection, suffix, cluster, effects);
                 }
-                ControlRequest::Rebuild => self.rebuilt_from(now, cluster, effects),
+                ControlRequest::Rebuild { accept_data_loss } => {
+                    self.rebuilt_from(now, *accept_data_loss, cluster, effects)
+                }
                 other => self.meaning(other, cluster).unwrap_or(Err(Hindrance::NotYet)),
             };
             match order {
@@ -304,20 +308,46 @@ impl Manager {
         }
         match (&waiting.ordered, &waiting.request, self.led_elsewhere()) {
             (Some(_), _, _) => "the managers have not agreed in time; it may still be done".to_owned(),
-            (None, ControlRequest::Rebuild, Some(server)) => format!(
+            (None, ControlRequest::Rebuild { .. }, Some(server)) => format!(
                 "the cell that {server} belongs to still leads it: stop these managers and start them one after the other, they find it again"
             ),
-            (None, ControlRequest::Rebuild, None) => "no server has sent its hash space in time".to_owned(),
+            (None, ControlRequest::Rebuild { .. }, None) => self.rebuild_waits_for(),
             (None, _, _) => {
                 "a server has restarted, and its earlier life is not declared fault yet".to_owned()
             }
         }
     }
 
+    fn rebuild_waits_for(&self) -> String {
+        let missing: Vec<String> =
+            self.missing(self.desk.offered.as_ref()).iter().map(SocketAddr::to_string).collect();
+        if missing.is_empty() {
+            return "no server has sent its hash space in time".to_owned();
+        }
+        format!(
+            "the newest hash space names servers that are not connected: {}; start them, or rebuild with \
+             --accept-data-loss and lose what only they know",
+            missing.join(", ")
+        )
+    }
+
+    /// Who acts in that space and is not connected, neither in that life nor in a later one on the same store.
+    fn missing(&self, space: Option<&Space>) -> Vec<SocketAddr> {
+        let Some(space) = space else { return Vec::new() };
+        let there = |id: ServerId| {
+            self.peers.life_at(id.address).is_some_and(|heard| {
+                heard.alive.server == id || heard.alive.previous.contains(&id.incarnation)
+            })
+        };
+        let acting = space.members.iter().map(Member::id).filter(|&id| acts(space, id));
+        acting.filter(|&id| !there(id)).map(|id| id.address).collect()
+    }
+
     /// Asks the server that holds the newest space for it.
     fn rebuilt_from(
         &mut self,
         now: Time,
+        accept_data_loss: bool,
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) -> Result<Order, Hindrance> {
@@ -336,6 +366,9 @@ impl Manager {
             return Err(Hindrance::Refused("no connected server holds a hash space".to_owned()));
         };
         if let Some(space) = self.desk.offered.as_ref().filter(|space| space.number >= newest.alive.space) {
+            if !accept_data_loss && !self.missing(Some(space)).is_empty() {
+                return Err(Hindrance::NotYet);
+            }
             return Ok(Order::Rebuild { space: space.clone() });
         }
         if let (Some(connection), true) =

@@ -46,6 +46,11 @@ impl Manager {
         Some(match request {
             ControlRequest::Attach { servers, replace, accept_data_loss } => {
                 match self.to_attach(servers, cluster) {
+                    Ok(attach)
+                        if *replace && cluster.space().rhs.is_empty() && self.peers.differ(&attach) =>
+                    {
+                        Err(Hindrance::Refused(DIFFERENT.to_owned()))
+                    }
                     Ok(attach) if *replace => Ok(self.attach(attach, *accept_data_loss, cluster)),
                     Ok(attach) => Ok(want(addresses(&attach), Vec::new())),
                     Err(hindrance) => Err(hindrance),
@@ -66,7 +71,7 @@ impl Manager {
             ControlRequest::Stat
             | ControlRequest::Plan { .. }
             | ControlRequest::Backup { .. }
-            | ControlRequest::Rebuild => return None,
+            | ControlRequest::Rebuild { .. } => return None,
         })
     }
 
@@ -91,7 +96,8 @@ impl Manager {
         // It counts from here again: what was refused is not asked for at every tick.
         *since = now;
         let Wish { number, attach, detach } = wish;
-        let order = Order::Replace { number, attach, detach, accept_loss: false };
+        let above = self.peers.stamped_upto(&attach);
+        let order = Order::Replace { number, above, attach, detach, accept_loss: false };
         let ticket = term.ticket();
         term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
     }
@@ -170,13 +176,15 @@ impl Manager {
         let attach = self.with_wanted(attach, cluster);
         let coming = addresses(&attach);
         let detach = lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
-        Order::Replace { number: space.number, attach, detach, accept_loss }
+        let above = self.peers.stamped_upto(&attach);
+        Order::Replace { number: space.number, above, attach, detach, accept_loss }
     }
 
     fn replace(&self, attach: Vec<ServerId>, detach: Vec<SocketAddr>, cluster: &Cluster) -> Order {
         let number = cluster.space().number;
         let attach = self.with_wanted(attach, cluster);
-        Order::Replace { number, attach, detach, accept_loss: false }
+        let above = self.peers.stamped_upto(&attach);
+        Order::Replace { number, above, attach, detach, accept_loss: false }
     }
 
     /// Adds those that were to be attached by the next replace, and are there.
@@ -239,3 +247,7 @@ fn has_returned(space: &Space) -> bool {
 fn addresses(servers: &[ServerId]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
 }
+
+/// The first ring is made without a copy: what one of them has would be missing at the others.
+const DIFFERENT: &str = "the servers' stores differ, and nothing is attached yet: attach the one whose store counts \
+                         first, by its address, then the others";

@@ -111,6 +111,19 @@ impl Peers {
         self.servers.get(self.addresses.get(&address)?)
     }
 
+    /// The greatest space of another cluster in what these lives hold.
+    pub fn stamped_upto(&self, lives: &[ServerId]) -> SpaceNumber {
+        let heard = lives.iter().filter_map(|life| self.servers.get(life));
+        heard.map(|heard| heard.alive.stamped).max().unwrap_or_default()
+    }
+
+    /// What these lives hold, if it is not the same; told by its size.
+    pub fn differ(&self, lives: &[ServerId]) -> bool {
+        let heard = lives.iter().filter_map(|life| self.servers.get(life));
+        let mut sizes = heard.map(|heard| (heard.alive.usage.items, heard.alive.usage.tombstones));
+        sizes.next().is_some_and(|first| sizes.any(|other| other != first))
+    }
+
     pub fn has_newcomers(&self) -> bool {
         !self.newcomers.is_empty()
     }

@@ -18,8 +18,8 @@ mod world;
 mod write;
 
 use crate::{
-    Alive, Answer, Clock, Fault, GatewayId, Message, Progress, Request, ServerEffect, ServerId, ServerInput,
-    ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+    Alive, Answer, Clock, Fault, GatewayId, KeyHash, Message, Progress, Request, ServerEffect, ServerId,
+    ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
 };
 use copy::Copies;
 use ids::Ids;
@@ -74,6 +74,8 @@ pub struct Server<S: Store> {
     sweep: sweep::Sweep,
     counts: Counts,
     backup_for: Option<SocketAddr>,
+    /// See [`Alive::stamped`].
+    stamped: SpaceNumber,
     /// The other cell that was heard of last.
     stranger: Option<kumo_paxos::CellId>,
     flushes: Vec<flush::Flush>,
@@ -93,8 +95,10 @@ pub struct Counts {
 
 impl<S: Store> Server<S> {
     pub fn new(settings: ServerSettings, store: S, now: Time) -> Server<S> {
+        let stamped = if settings.cluster.is_none() { stamped_upto(&store) } else { SpaceNumber(0) };
         let mut server = Server {
             store,
+            stamped,
             world: None,
             clock: Clock(0),
             wall: UnixMillis(0),
@@ -289,7 +293,8 @@ impl<S: Store> Server<S> {
                 effects.push(ServerEffect::Backup { suffix });
             }
             Message::Recruit(recruit) => effects.push(ServerEffect::Recruit(recruit)),
-            Message::Unwelcome { reason } => effects.push(ServerEffect::Exit(reason)),
+            // One that owned something goes on: what another cell's manager says of it is that one's affair.
+            Message::Unwelcome { reason } if !self.owned => effects.push(ServerEffect::Exit(reason)),
             _other => {}
         }
     }
@@ -369,6 +374,7 @@ impl<S: Store> Server<S> {
             server: self.settings.id,
             previous: self.settings.previous.clone(),
             cluster: self.settings.cluster,
+            stamped: self.stamped,
             space: self.world.as_ref().map_or(SpaceNumber(0), World::number),
             sent: now,
             usage: self.store.usage(),
@@ -412,3 +418,23 @@ impl<S: Store> Server<S> {
 
 /// A watermark that no frame carried goes out on its own after this long. (Rule 7)
 const WATERMARK_MICROS: u64 = 2_000;
+
+/// The greatest space in any record's stamp. Of a store that cannot say it is the greatest of all: no space leads it,
+/// and so it is not attached.
+fn stamped_upto(store: &impl Store) -> SpaceNumber {
+    let (mut greatest, mut after) = (SpaceNumber(0), None);
+    loop {
+        let Ok(found) = store.scan(KeyHash(0), KeyHash(u64::MAX), after.as_ref(), SCAN_BATCH) else {
+            return SpaceNumber(u64::MAX);
+        };
+        let spaces = found.iter().map(|(_, head)| head.stamp.space);
+        greatest = spaces.fold(greatest, SpaceNumber::max);
+        if found.len() < SCAN_BATCH {
+            return greatest;
+        }
+        after = found.into_iter().last().map(|(key, _)| key);
+    }
+}
+
+/// Records looked at at once at the start.
+const SCAN_BATCH: usize = 4096;

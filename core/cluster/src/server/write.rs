@@ -240,12 +240,13 @@ impl<S: Store> Server<S> {
         world.others(arc).any(|one| self.links[usize::from(one)].is_busy())
     }
 
-    /// A version above everything heard, and above the one it replaces.
+    /// A version above everything heard, and above the one it replaces, whoever stamped that.
     pub(super) fn stamped(&mut self, head: Option<&Head>, content: &Content) -> Record {
         let stored = head.map_or(Clock(0), |head| head.stamp.clock);
         let seconds = u32::try_from(self.wall.0 / 1000).unwrap_or(u32::MAX);
         self.clock = Clock::after(self.clock.max(stored), seconds);
-        let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        let here = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        let space = head.map_or(here, |head| here.max(head.stamp.space));
         Record {
             stamp: Stamp { space, clock: self.clock },
             kind: content.kind,

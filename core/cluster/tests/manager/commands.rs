@@ -260,7 +260,14 @@ fn nobody_without_the_data_takes_an_arc_unless_the_loss_is_accepted() {
     assert_eq!(log.replace([], [1]), Err(Objection::OwnersLost));
     let number = log.number();
     let detach = (1..=3).map(address).collect();
-    log.order(Order::Replace { number, attach: vec![server(4, 1)], detach, accept_loss: true }).unwrap();
+    log.order(Order::Replace {
+        number,
+        above: SpaceNumber(0),
+        attach: vec![server(4, 1)],
+        detach,
+        accept_loss: true,
+    })
+    .unwrap();
     log.switch().unwrap();
     assert_eq!(log.rings(), [vec![(4, 1)], vec![(4, 1)], vec![]]);
     assert_eq!(log.cluster.space().id_floor, log.number());

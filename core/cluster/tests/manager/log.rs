@@ -87,7 +87,7 @@ impl Log {
         let number = self.number();
         let attach = attach.into_iter().collect();
         let detach = detach.into_iter().map(address).collect();
-        self.order(Order::Replace { number, attach, detach, accept_loss: false })
+        self.order(Order::Replace { number, above: SpaceNumber(0), attach, detach, accept_loss: false })
     }
 
     pub fn fault(&mut self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Objection> {

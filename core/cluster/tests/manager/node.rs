@@ -121,6 +121,7 @@ impl Bench {
             server,
             previous: Vec::new(),
             cluster: None,
+            stamped: SpaceNumber(0),
             space: space.number,
             sent: Time(self.now),
             usage: Usage { items: 1000, live_bytes: 64_000, ..Usage::default() },
@@ -315,7 +316,7 @@ fn requests_are_refused_with_the_reason() {
         (detach(addresses([1, 2, 3])), "no acting server"),
         (ControlRequest::Replace, "nothing to do"),
         (ControlRequest::Pause, "no replace"),
-        (ControlRequest::Rebuild, "nothing to rebuild"),
+        (ControlRequest::Rebuild { accept_data_loss: false }, "nothing to rebuild"),
         (ControlRequest::Backup { suffix: "../x".to_owned() }, "suffix"),
         (ControlRequest::Plan { attach: vec![], detach: addresses([9]) }, "is not attached"),
     ];
@@ -408,13 +409,58 @@ fn a_new_cell_takes_the_newest_space_of_the_servers() {
     assert!(
         matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("another cluster"))
     );
-    bench.ask(ControlRequest::Rebuild);
+    bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
     assert!(bench.sent.iter().any(|(to, message)| *to == 1 && matches!(message, Message::WantSpace { .. })));
     bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.pass(100_000, &[]);
+    assert_eq!(bench.answers.pop(), None, "the other one may know of a newer space");
+    bench.step(ManagerInput::Up(ConnectionId(2)));
+    let back = Alive { previous: vec![Incarnation(1)], space: SpaceNumber(0), ..bench.sign(server(2, 7)) };
+    bench.alive(2, Alive { cluster: Some(CellId(5)), ..back });
     bench.pass(100_000, &[]);
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
     assert_eq!(bench.log.cluster.space().members, space.members);
     assert!(bench.log.cluster.space().number > space.number);
+}
+
+#[test]
+fn a_space_is_not_rebuilt_without_who_acts_in_it_unless_the_loss_is_accepted() {
+    let space = Log::with_servers(1..=2).cluster.space().clone();
+    let mut bench = Bench::new();
+    bench.lead();
+    bench.step(ManagerInput::Up(ConnectionId(1)));
+    let sign = Alive { cluster: Some(CellId(5)), space: space.number, ..bench.sign(server(1, 1)) };
+    bench.alive(1, sign);
+    bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
+    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.pass(16_000_000, &[]);
+    let missing = space.members[1].address.to_string();
+    assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains(&missing)));
+    assert!(bench.log.cluster.space().members.is_empty());
+    bench.ask(ControlRequest::Rebuild { accept_data_loss: true });
+    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.pass(100_000, &[]);
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+}
+
+#[test]
+fn a_first_ring_of_stores_that_differ_is_refused() {
+    let mut bench = Bench::new();
+    bench.lead();
+    for number in 1..=2 {
+        bench.step(ManagerInput::Up(ConnectionId(u64::from(number))));
+        let usage = Usage { items: 10 * u64::from(number), ..Usage::default() };
+        let stamped = SpaceNumber(57 * u64::from(number));
+        let sign = Alive { usage, stamped, ..bench.sign(server(number, 1)) };
+        bench.alive(u64::from(number), sign);
+    }
+    let attach = |servers| ControlRequest::Attach { servers, replace: true, accept_data_loss: false };
+    bench.ask(attach(Vec::new()));
+    assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("differ")));
+    bench.ask(attach(addresses([1])));
+    bench.pass(100_000, &[]);
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    assert!(bench.log.cluster.space().number > SpaceNumber(57), "what it holds was stamped up to 57");
 }
 
 #[test]
@@ -426,7 +472,7 @@ fn servers_that_another_cell_leads_are_not_rebuilt_from() {
     let led =
         Alive { cluster: Some(CellId(5)), space: space.number, leased: true, ..bench.sign(server(1, 1)) };
     bench.alive(1, led.clone());
-    bench.ask(ControlRequest::Rebuild);
+    bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
     bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space }));
     bench.pass(16_000_000, &[]);
     assert!(
@@ -434,7 +480,7 @@ fn servers_that_another_cell_leads_are_not_rebuilt_from() {
     );
     assert!(bench.log.cluster.space().members.is_empty());
     bench.alive(1, Alive { leased: false, ..led });
-    bench.ask(ControlRequest::Rebuild);
+    bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
     assert!(bench.sent.iter().any(|(to, message)| *to == 1 && matches!(message, Message::WantSpace { .. })));
 }
 

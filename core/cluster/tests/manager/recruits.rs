@@ -67,6 +67,7 @@ impl Bench {
             server: ServerId { address: at(host, 19800), incarnation: Incarnation(u128::from(host)) },
             previous: Vec::new(),
             cluster: None,
+            stamped: SpaceNumber(0),
             space: SpaceNumber(0),
             sent: Time(0),
             usage: Usage::default(),

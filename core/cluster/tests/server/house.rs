@@ -194,7 +194,7 @@ pub fn set(data: &'static str) -> Operation {
     Operation::Set { flags: 0, expiry: 0, data: Bytes::from_static(data.as_bytes()) }
 }
 
-fn manager() -> SocketAddr {
+pub fn manager() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 1))
 }
 

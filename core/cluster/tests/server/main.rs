@@ -4,3 +4,4 @@ mod bounds;
 mod disk;
 mod house;
 mod settlement;
+mod strangers;

@@ -3,6 +3,7 @@
 pub mod binary_log;
 mod clients;
 mod gateway;
+mod kept;
 mod manager;
 mod notes;
 mod report;

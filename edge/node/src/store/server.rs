@@ -8,17 +8,16 @@ use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
 use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
 use crate::post::{Arrived, Me, Post, Target};
+use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Fault, Incarnation, Message, Recruit, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
-    ServerSettings, Space,
+    Answer, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
-use kumo_wire::Wire;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 /// What a server is told at its start.
 #[derive(Clone, Debug)]
@@ -100,8 +99,7 @@ impl ServerNode {
             None => Engine::memory(),
             Some(path) => open_engine(path, config.sync)?,
         };
-        let kept = Kept::read(&engine)?;
-        let incarnation = kept.begin(&engine)?;
+        let (kept, incarnation) = Kept::begin(&engine)?;
         let id = ServerId { address, incarnation };
         let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
         let mut hub = Hub::new(config.connections_max);
@@ -112,7 +110,7 @@ impl ServerNode {
             post.dial(now, Target::Manager(manager));
         }
         let (backup_done, backups) = mpsc::unbounded_channel();
-        let voter = restarted(Voter::new(stream, config.store.as_deref())?, &engine)?;
+        let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
         info!(%address, ?incarnation, store = ?config.store, "listening");
         Ok(ServerNode {
@@ -162,7 +160,7 @@ impl ServerNode {
         // Read after the last byte of what arrived: the lease is counted from it.
         let now = clock::now();
         self.poll_backups(now, context);
-        self.poll_voter(context);
+        self.voter.poll(context);
         self.step(now);
         self.store_and_send(now);
         self.post.flush(now, &mut self.arrived);
@@ -292,7 +290,7 @@ impl ServerNode {
                         self.server.step(now, ServerInput::ManagerDown(manager), &mut self.effects);
                     }
                 }
-                ServerEffect::Recruit(recruit) => self.recruit(recruit),
+                ServerEffect::Recruit(recruit) => self.voter.recruit(recruit),
                 ServerEffect::Backup { suffix } => self.backup(suffix),
                 ServerEffect::Note(note) => notes::server(&note),
                 ServerEffect::Reborn { reason } => {
@@ -312,12 +310,10 @@ impl ServerNode {
         self.effects = effects;
     }
 
+    /// A server whose disk has forgotten its space could be taken for one that never heard of it: it ends instead.
     fn keep(&mut self, space: &Space) {
         let me = self.post.me();
-        // It owns something: the next life need not know of any before it.
-        if let Some(id) = me.id
-            && let Err(fault) = self.engine.put_note(NOTE_LIVES, &vec![id.incarnation].to_bytes())
-        {
+        if let Err(fault) = kept::adopted(&self.engine, me.id.map(|id| id.incarnation), space) {
             error!(%fault, "the store cannot be written: this server ends");
             self.end = Some(Err(store_error(&self.config, &fault)));
             return;
@@ -325,20 +321,11 @@ impl ServerNode {
         if me.cell == CellId(0) {
             self.post.set_me(Me { cell: space.cluster, ..me });
         }
-        let kept = self
-            .engine
-            .put_note(NOTE_CLUSTER, &space.cluster.to_bytes())
-            .and_then(|()| self.engine.put_note(NOTE_SPACE, &space.to_bytes()));
-        if let Err(fault) = kept {
-            // It is asked for again at the next start: a server that forgot it serves nothing.
-            error!(%fault, "the hash space could not be kept");
-        }
     }
 
     /// The process goes on, under another name, on the same store.
     fn reborn(&mut self, now: Time) {
-        let born = Kept::read(&self.engine).and_then(|kept| Ok((kept, Incarnation(entropy::draw()?))));
-        let (kept, incarnation) = match born {
+        let (kept, incarnation) = match Kept::begin(&self.engine) {
             Ok(born) => born,
             Err(error) => {
                 self.end = Some(Err(error));
@@ -350,27 +337,6 @@ impl ServerNode {
         self.post.set_me(Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) });
         let settings = settings(&self.config, id, kept, self.voter.seat());
         self.server = Server::new(settings, self.engine.clone(), now);
-    }
-
-    /// The cell wants a replica here. That is on record first, so that a restart brings it back.
-    fn recruit(&mut self, recruit: Recruit) {
-        let started = recruited(&self.engine, self.voter.seat()).and_then(|kept| {
-            if kept.as_ref() != Some(&recruit) {
-                keep_recruit(&self.engine, Some((self.voter.seat().address, recruit.clone())))?;
-            }
-            self.voter.start(recruit, kept.as_ref())
-        });
-        if let Err(reason) = started {
-            error!(%reason, "a replica of the cell could not be started");
-        }
-    }
-
-    fn poll_voter(&mut self, context: &mut Context) {
-        if self.voter.poll(context) == Some(true)
-            && let Err(reason) = keep_recruit(&self.engine, None)
-        {
-            error!(%reason, "that the cell has let its replica go could not be kept");
-        }
     }
 
     /// A copy of the store beside it, by a thread of its own.
@@ -389,7 +355,7 @@ impl ServerNode {
         name.push(&suffix);
         let (destination, engine) = (PathBuf::from(name), self.engine.clone());
         tokio::task::spawn_blocking(move || {
-            let result = match engine.backup(&destination, &[NOTE_LIVES, NOTE_VOTER]) {
+            let result = match engine.backup(&destination, &kept::OF_THIS_SERVER) {
                 Ok(_) => Ok(destination.display().to_string()),
                 Err(error) => Err(error.to_string()),
             };
@@ -407,7 +373,10 @@ impl ServerNode {
 
     fn refused(&mut self, target: Target, reason: String) {
         match target {
-            // It serves another cluster, or speaks another version: nothing will change that.
+            // One that belongs to a cluster has records that others need: it dials again, as after any failure.
+            Target::Manager(address) if self.post.me().cell != CellId(0) => {
+                warn!(manager = %address, reason, "refused");
+            }
             Target::Manager(address) => {
                 error!(manager = %address, reason, "refused");
                 self.end = Some(Err(NodeError::Refused(format!("manager {address}: {reason}"))));
@@ -423,60 +392,6 @@ impl ServerNode {
         let until = self.stopping_until?;
         (now >= until || !self.post.hub().has_output()).then_some(Ok(()))
     }
-}
-
-/// What a store remembers of the cluster, besides records.
-struct Kept {
-    cluster: Option<CellId>,
-    space: Option<Space>,
-    /// The last life that owned something, and those since.
-    lives: Vec<Incarnation>,
-}
-
-impl Kept {
-    fn read(engine: &Engine) -> Result<Kept, NodeError> {
-        Ok(Kept {
-            cluster: note(engine, NOTE_CLUSTER)?,
-            space: note(engine, NOTE_SPACE)?,
-            lives: note(engine, NOTE_LIVES)?.unwrap_or_default(),
-        })
-    }
-
-    /// A new life, on record before anybody hears of it.
-    fn begin(&self, engine: &Engine) -> Result<Incarnation, NodeError> {
-        let incarnation = Incarnation(entropy::draw()?);
-        let mut lives = self.lives.clone();
-        if lives.len() >= LIVES_MAX {
-            lives.remove(1);
-        }
-        lives.push(incarnation);
-        engine.put_note(NOTE_LIVES, &lives.to_bytes()).map_err(NodeError::Store)?;
-        Ok(incarnation)
-    }
-}
-
-fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
-    let Some(bytes) = engine.note(name).map_err(NodeError::Store)? else { return Ok(None) };
-    let damaged = |_| NodeError::Store(Fault::Damaged(format!("the store's note {name:?} cannot be read")));
-    T::from_bytes(bytes.into()).map(Some).map_err(damaged)
-}
-
-/// What the cell said when it wanted a replica at this address.
-fn recruited(engine: &Engine, seat: Seat) -> Result<Option<Recruit>, NodeError> {
-    let kept: Option<Option<(SocketAddr, Recruit)>> = note(engine, NOTE_VOTER)?;
-    Ok(kept.flatten().filter(|(address, _)| *address == seat.address).map(|(_, recruit)| recruit))
-}
-
-fn keep_recruit(engine: &Engine, recruit: Option<(SocketAddr, Recruit)>) -> Result<(), NodeError> {
-    engine.put_note(NOTE_VOTER, &recruit.to_bytes()).map_err(NodeError::Store)
-}
-
-/// A replica that ran here when the server ended runs again, at once: the others may need its vote.
-fn restarted(mut voter: Voter, engine: &Engine) -> Result<Voter, NodeError> {
-    if let Some(recruit) = recruited(engine, voter.seat())? {
-        voter.start(recruit.clone(), Some(&recruit))?;
-    }
-    Ok(voter)
 }
 
 fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> ServerSettings {
@@ -524,15 +439,6 @@ fn suffix_is_good(suffix: &str) -> bool {
     // What ends in -cell beside a store is a replica's memory.
     (1..=64).contains(&suffix.len()) && suffix.bytes().all(good) && suffix != "cell"
 }
-
-/// Names of what is kept beside the records.
-const NOTE_CLUSTER: &str = "cluster";
-const NOTE_SPACE: &str = "space";
-const NOTE_LIVES: &str = "lives";
-const NOTE_VOTER: &str = "voter";
-
-/// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
-const LIVES_MAX: usize = 32;
 
 /// Answers that may wait for one gateway before its next requests do.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -1,13 +1,15 @@
 //! [`Voter`]: a replica of the cell in a server's process: a manager like any other, at the server's second port and on a
 //! thread of its own, so that it does not disturb the records. (CELL.md, 3.8)
 
+use crate::store::kept;
 use crate::{NodeConfig, NodeError, entropy, run_manager};
 use kumo_cluster::{ManagerSettings, Recruit, Seat};
 use kumo_paxos::ExitReason;
+use kumo_store::Engine;
+use kumo_wire::Wire;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
@@ -16,8 +18,11 @@ use tracing::{error, info};
 pub struct Voter {
     address: SocketAddr,
     listener: TcpListener,
+    /// Where it is on record that a replica runs here.
+    engine: Engine,
     /// Beside the server's store; none: it remembers nothing.
     folder: Option<PathBuf>,
+    /// Until its end is heard of here.
     running: Option<Running>,
     /// Whom to run next, when the one before has ended.
     next: Option<Recruit>,
@@ -29,13 +34,14 @@ pub struct Voter {
 
 struct Running {
     recruit: Recruit,
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    /// None: it has been told to stop.
+    stop: Option<oneshot::Sender<()>>,
 }
 
 impl Voter {
-    /// `store`: the server's.
-    pub fn new(listener: TcpListener, store: Option<&Path>) -> Result<Voter, NodeError> {
+    /// `store`: the server's. A replica that ran here when the server ended runs again, at once: the others may need
+    /// its vote.
+    pub fn new(listener: TcpListener, engine: Engine, store: Option<&Path>) -> Result<Voter, NodeError> {
         let address = listener.local_addr().map_err(NodeError::Socket)?;
         let (ended, ends) = mpsc::unbounded_channel();
         let folder = store.map(|store| {
@@ -43,67 +49,93 @@ impl Voter {
             name.push("-cell");
             PathBuf::from(name)
         });
-        Ok(Voter { address, listener, folder, running: None, next: None, ends, ended, hopeless: false })
+        let (running, next, hopeless) = (None, None, false);
+        let mut voter = Voter { address, listener, engine, folder, running, next, ends, ended, hopeless };
+        if let Some(recruit) = voter.recruited()? {
+            voter.start(recruit)?;
+        }
+        Ok(voter)
     }
 
     pub fn seat(&self) -> Seat {
         Seat { address: self.address, durable: self.folder.is_some() }
     }
 
-    /// Runs a replica of that cell, unless one runs. `kept`: the cell that the memory beside the store is of.
-    pub fn start(&mut self, recruit: Recruit, kept: Option<&Recruit>) -> Result<(), NodeError> {
+    /// The cell wants a replica here.
+    pub fn recruit(&mut self, recruit: Recruit) {
+        if let Err(reason) = self.start(recruit) {
+            error!(%reason, "a replica of the cell could not be started");
+        }
+    }
+
+    /// Runs a replica of that cell, unless one runs.
+    fn start(&mut self, recruit: Recruit) -> Result<(), NodeError> {
         if self.hopeless {
             return Ok(());
         }
-        if let Some(running) = self.running.take_if(|running| !running.thread.is_finished()) {
-            if running.recruit.cell == recruit.cell {
-                self.running = Some(running);
-            } else {
+        if let Some(running) = &mut self.running {
+            if running.recruit.cell != recruit.cell {
                 // That cell is no more: its replica goes first.
-                let _ = running.stop.send(());
+                if let Some(stop) = running.stop.take() {
+                    let _ = stop.send(());
+                }
                 self.next = Some(recruit);
             }
             return Ok(());
         }
-        if kept.is_none_or(|kept| kept.cell != recruit.cell) {
+        let kept = self.recruited()?;
+        // In this order: the memory of one cell must never be on record as another's.
+        if kept.as_ref().is_none_or(|kept| kept.cell != recruit.cell) {
             self.forget()?;
+        }
+        if kept.as_ref() != Some(&recruit) {
+            self.keep(Some(&recruit))?;
         }
         info!(address = %self.address, cell = %recruit.cell, "a replica of the cell starts here");
         self.running = Some(self.run(recruit)?);
         Ok(())
     }
 
-    /// The replica has ended. True: the cell has let it go, and what it remembered is gone.
-    pub fn poll(&mut self, context: &mut Context) -> Option<bool> {
-        let Poll::Ready(Some(end)) = self.ends.poll_recv(context) else { return None };
+    /// Looks after the replica's end.
+    pub fn poll(&mut self, context: &mut Context) {
+        let Poll::Ready(Some(end)) = self.ends.poll_recv(context) else { return };
         self.running = None;
         match end {
-            Ok(()) => info!(address = %self.address, "the cell has let its replica here go"),
+            Ok(()) => {
+                info!(address = %self.address, "the cell has let its replica here go");
+                if let Err(reason) = self.forget().and_then(|()| self.keep(None)) {
+                    error!(%reason, "that the cell has let its replica go could not be kept");
+                }
+            }
             Err(reason) => {
                 error!(address = %self.address, %reason, "the replica of the cell here has ended");
                 // Nobody knows yet whose memory is wrong.
                 self.hopeless = matches!(reason, NodeError::Exit(ExitReason::Conflict(_)));
-                if self.next.is_none() {
-                    return Some(false);
-                }
             }
         }
-        if let Err(reason) = self.forget() {
-            error!(%reason, "the memory of the replica could not be removed");
+        if let Some(next) = self.next.take() {
+            self.recruit(next);
         }
-        if let Some(next) = self.next.take()
-            && let Err(reason) = self.start(next, None)
-        {
-            error!(%reason, "a replica of the cell could not be started");
-        }
-        Some(self.running.is_none())
     }
 
     /// The replica hands on what it leads, and ends with the server.
     pub async fn end(mut self) {
         let Some(running) = self.running.take() else { return };
-        let _ = running.stop.send(());
+        if let Some(stop) = running.stop {
+            let _ = stop.send(());
+        }
         let _ = tokio::time::timeout(END_MAX, self.ends.recv()).await;
+    }
+
+    /// What the cell said when it wanted a replica at this address.
+    fn recruited(&self) -> Result<Option<Recruit>, NodeError> {
+        let kept: Option<Option<(SocketAddr, Recruit)>> = kept::note(&self.engine, kept::VOTER)?;
+        Ok(kept.flatten().filter(|(address, _)| *address == self.address).map(|(_, recruit)| recruit))
+    }
+
+    fn keep(&self, recruit: Option<&Recruit>) -> Result<(), NodeError> {
+        let note = recruit.map(|recruit| (self.address, recruit.clone()));
+        self.engine.put_note(kept::VOTER, &note.to_bytes()).map_err(NodeError::Store)
     }
 
     /// A replica that starts without memory is a new one; that is always safe.
@@ -141,8 +173,8 @@ impl Voter {
             // A server that ended meanwhile does not want to know.
             let _ = ended.send(end);
         };
-        let thread = std::thread::Builder::new().name("voter".to_owned()).spawn(work);
-        Ok(Running { recruit, stop, thread: thread.map_err(NodeError::Socket)? })
+        std::thread::Builder::new().name("voter".to_owned()).spawn(work).map_err(NodeError::Socket)?;
+        Ok(Running { recruit, stop: Some(stop) })
     }
 }
 

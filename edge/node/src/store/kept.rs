@@ -1,0 +1,78 @@
+//! [`Kept`]: what a server's store remembers of the cluster, besides records.
+
+use crate::{NodeError, entropy};
+use kumo_cluster::{Fault, Incarnation, Space};
+use kumo_paxos::CellId;
+use kumo_store::Engine;
+use kumo_wire::Wire;
+
+/// What earlier lives of this server left.
+pub struct Kept {
+    pub cluster: Option<CellId>,
+    pub space: Option<Space>,
+    /// The last life that owned something, and those since.
+    pub lives: Vec<Incarnation>,
+}
+
+impl Kept {
+    /// Begins a new life, which is on record before anybody hears of it: the life after it must be able to say that
+    /// it was this one.
+    pub fn begin(engine: &Engine) -> Result<(Kept, Incarnation), NodeError> {
+        let kept = Kept {
+            cluster: note(engine, CLUSTER)?,
+            space: note(engine, SPACE)?,
+            lives: note(engine, LIVES)?.unwrap_or_default(),
+        };
+        let incarnation = Incarnation(entropy::draw()?);
+        let mut lives = kept.lives.clone();
+        if lives.len() >= LIVES_MAX {
+            lives.remove(1);
+        }
+        lives.push(incarnation);
+        engine.put_note(LIVES, &lives.to_bytes()).map_err(NodeError::Store)?;
+        Ok((kept, incarnation))
+    }
+}
+
+/// The server acts in that space: the next life need not know of any before this one.
+pub fn adopted(engine: &Engine, life: Option<Incarnation>, space: &Space) -> Result<(), Fault> {
+    if let Some(life) = life {
+        engine.put_note(LIVES, &vec![life].to_bytes())?;
+    }
+    engine.put_note(CLUSTER, &space.cluster.to_bytes())?;
+    engine.put_note(SPACE, &space.to_bytes())
+}
+
+pub fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
+    let Some(bytes) = engine.note(name).map_err(NodeError::Store)? else { return Ok(None) };
+    let damaged = |_| NodeError::Store(Fault::Damaged(format!("the store's note {name:?} cannot be read")));
+    T::from_bytes(bytes.into()).map(Some).map_err(damaged)
+}
+
+const CLUSTER: &str = "cluster";
+const SPACE: &str = "space";
+const LIVES: &str = "lives";
+/// The replica of the cell that runs beside the store.
+pub const VOTER: &str = "voter";
+
+/// Notes that make no sense in a copy of the store.
+pub const OF_THIS_SERVER: [&str; 2] = [LIVES, VOTER];
+
+/// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
+const LIVES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_that_owned_nothing_is_still_on_record() {
+        let engine = Engine::memory();
+        let (first, owner) = Kept::begin(&engine).expect("a note");
+        assert_eq!(first.lives, []);
+        let (second, reborn) = Kept::begin(&engine).expect("a note");
+        assert_eq!(second.lives, [owner]);
+        let (third, _) = Kept::begin(&engine).expect("a note");
+        assert_eq!(third.lives, [owner, reborn]);
+    }
+}
