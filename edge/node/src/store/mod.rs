@@ -2,6 +2,7 @@
 
 pub mod binary_log;
 mod clients;
+mod door;
 mod gateway;
 mod manager;
 mod notes;
@@ -10,6 +11,7 @@ mod request;
 mod server;
 mod stats;
 mod voter;
+mod worker;
 
 pub use gateway::{GatewayConfig, run_gateway};
 pub use kumo_store::Sync as StoreSync;
