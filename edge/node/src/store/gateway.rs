@@ -60,6 +60,7 @@ pub struct Shared {
 
 impl Shared {
     fn new(config: GatewayConfig) -> Shared {
+        assert!(config.workers > 0, "a gateway without workers serves nobody");
         let metrics = Arc::new(GatewayMetrics::new(config.workers));
         let stats = Stats::new(&config, metrics.clone());
         Shared { config, metrics, stats, noted: AtomicU64::new(0), cluster: OnceLock::new() }
