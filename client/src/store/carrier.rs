@@ -44,9 +44,8 @@ impl Carrier {
         orders: mpsc::Receiver<Order>,
         noise: u64,
     ) {
-        let hub = Hub::new(CONNECTIONS_MAX);
         let mut carrier = Carrier {
-            link: GatewayLink::new(settings, managers, hub, &[], noise, clock::now()),
+            link: GatewayLink::new(settings, managers, Hub::default(), noise, clock::now()),
             orders,
             batch: Vec::new(),
             waiters: Vec::new(),
@@ -139,6 +138,3 @@ impl Carrier {
 
 /// Calls taken up in one turn.
 const ORDERS_TAKEN_MAX: usize = 256;
-
-/// Hundreds of servers, each with a connection that is ending beside the new one.
-const CONNECTIONS_MAX: usize = 4096;

@@ -68,6 +68,7 @@ impl StoreOptions {
             early_delete: false,
             spread_reads: self.spread_reads,
             keepalive_micros: 2_000_000,
+            workers: 1,
         }
     }
 }

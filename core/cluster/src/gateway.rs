@@ -13,6 +13,7 @@ mod window;
 use crate::{Answer, GatewayEffect, GatewayError, GatewayId, GatewayInput, GatewayNote, GatewaySettings};
 use crate::{Message, ServerId, Space, SpaceNumber};
 use call::{Call, Stands};
+use calls::Limits;
 use flush::Flushes;
 use kumo_paxos::{CellId, Time};
 use managers::Managers;
@@ -43,6 +44,7 @@ pub struct Gateway {
     links: BTreeMap<ServerId, bool>,
     slots: Slots,
     window: Window,
+    limits: Limits,
     /// Of all open calls.
     bytes: usize,
     /// Gets so far, to spread them.
@@ -63,6 +65,7 @@ impl Gateway {
         Gateway {
             managers: Managers::new(settings.nonce, settings.keepalive_micros, settings.renew_threshold, now),
             cluster: settings.cluster,
+            limits: Limits::shared(settings.workers),
             settings,
             route: None,
             links: BTreeMap::new(),

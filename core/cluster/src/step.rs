@@ -234,6 +234,8 @@ pub struct GatewaySettings {
     /// Read at any owner in turn.
     pub spread_reads: bool,
     pub keepalive_micros: u64,
+    /// Gateways in this process, itself included: what one process may hold is shared evenly among them.
+    pub workers: usize,
 }
 
 /// What happens to a manager, which stands beside the replica of the cell in its process.

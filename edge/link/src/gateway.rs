@@ -40,18 +40,16 @@ pub enum Told {
 }
 
 impl GatewayLink {
-    /// `foreign`: listeners of the hub whose connections speak something else. `noise`: random, to spread dials.
+    /// `noise`: random, to spread dials.
     pub fn new(
         settings: GatewaySettings,
         managers: &[SocketAddr],
         hub: Hub,
-        foreign: &[usize],
         noise: u64,
         now: Time,
     ) -> GatewayLink {
         let me = Me { side: Side::Gateway, id: None, cell: CellId(0) };
         let mut post = Post::new(hub, me, noise);
-        foreign.iter().for_each(|&listener| post.foreign(listener));
         managers.iter().for_each(|&manager| post.dial(now, Target::Manager(manager)));
         GatewayLink {
             gateway: Gateway::new(settings, now),

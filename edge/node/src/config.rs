@@ -49,6 +49,8 @@ pub enum NodeError {
     Exit(ExitReason),
     #[error("socket: {0}")]
     Socket(io::Error),
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
     #[error("{0}")]
     OpenStore(String),
     #[error("store: {0}")]

@@ -37,12 +37,13 @@ pub struct Common {
     /// How often nodes tell each other that they live
     #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     pub keep_alive_interval: Duration,
-    /// Accepted (-TR); a process has one worker: start more processes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub read_threads: Option<u32>,
-    /// Accepted (-TW); a process has one worker: start more processes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub write_threads: Option<u32>,
+    /// Workers of a gateway (-TR): threads with connections of their own, over which clients are spread; every worker
+    /// reads and writes, and the larger of -TR and -TW counts. A manager and a server have one, whatever is said
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    pub read_threads: u16,
+    /// The same (-TW)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    pub write_threads: u16,
     /// What -d started: says on standard output when it is ready, and leaves its terminal
     #[arg(long, hide = true, requires = "daemon")]
     pub detached: bool,
@@ -60,6 +61,19 @@ impl Common {
                 let steps = timeout.as_secs_f64() / self.clock_interval.as_secs_f64().max(0.001);
                 (steps.ceil() as u32).clamp(1, 1000)
             }
+        }
+    }
+
+    /// Every worker reads and writes: the seed's two numbers mean one.
+    pub fn workers(&self) -> usize {
+        usize::from(self.read_threads.max(self.write_threads))
+    }
+
+    /// For a program whose state is one: what was asked for is not silently left undone.
+    pub fn only_one_worker(&self, program: &str) {
+        let asked = self.workers();
+        if asked > 1 {
+            tracing::warn!(asked, "a {program} has one worker: -TR and -TW change nothing here");
         }
     }
 }
@@ -127,6 +141,9 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Below, a process would do nothing else.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Each is a gateway of its own to managers and servers: more would cost connections, not bring speed.
+const WORKERS_MAX: i64 = 256;
 
 pub const MANAGER_PORT: u16 = 19700;
 pub const CONTROL_PORT: u16 = 19799;

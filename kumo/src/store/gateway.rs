@@ -58,7 +58,7 @@ pub struct Gateway {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20,
           value_parser = clap::value_parser!(u64).range(1..=67_108_864))]
     max_value: u64,
-    /// Clients at a time
+    /// Clients at a time, of all workers together
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
     /// Let clients delete everything with flush_all
@@ -108,6 +108,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         value_bytes_max: gateway.max_value as usize,
         connections_max: gateway.max_connections as usize,
         allow_flush: gateway.allow_flush,
+        workers: gateway.common.workers(),
         http: gateway.http.config(http::GATEWAY_PORT)?,
     };
     let listen: Vec<String> = ports.iter().map(SocketAddr::to_string).collect();
@@ -137,4 +138,5 @@ const KEY_PREFIX_BYTES_MAX: usize = 125;
 const EXAMPLES: &str = "\
 Examples:
   kumo-gateway -v -m localhost -t 11211
+  kumo-gateway -m localhost -t 11211 -TR 4                 four workers
   kumo-gateway -m 10.0.0.1 -p 10.0.0.2 -t 0.0.0.0:11211";

@@ -62,6 +62,7 @@ pub fn command_line() -> Command {
 
 pub fn run(manager: Manager) -> Result<(), Failure> {
     let Some(process) = Process::start("kumo-manager", &manager.common)? else { return Ok(()) };
+    manager.common.only_one_worker("manager");
     let listen = common::named(&manager.listen, MANAGER_PORT)?;
     let mut peers = Vec::new();
     for partner in &manager.partners {

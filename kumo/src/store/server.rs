@@ -81,6 +81,7 @@ pub fn command_line() -> Command {
 
 pub fn run(server: Server) -> Result<(), Failure> {
     let Some(process) = Process::start("kumo-server", &server.common)? else { return Ok(()) };
+    server.common.only_one_worker("server");
     let listen = common::named(&server.listen, SERVER_PORT)?;
     let config = ServerConfig {
         listen,

@@ -258,6 +258,11 @@ impl Node {
         self.child.take().expect("it runs").wait().unwrap();
     }
 
+    /// Waits for its own end; its exit status.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take().expect("it runs").wait().unwrap().code()
+    }
+
     pub fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

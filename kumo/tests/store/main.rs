@@ -7,6 +7,9 @@ mod bench;
 mod client;
 mod cluster;
 mod conformance;
+#[allow(dead_code)] // The tests of HTTP use more of it.
+#[path = "../http_client/mod.rs"]
+mod http_client;
 mod load;
 mod managers;
 mod native;
@@ -14,3 +17,4 @@ mod refusals;
 mod replaces;
 mod seed;
 mod servers;
+mod workers;

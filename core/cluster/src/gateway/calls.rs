@@ -123,10 +123,10 @@ impl Gateway {
 
     fn is_busy(&self, bytes: usize) -> bool {
         let places = self.id().is_some() && self.route.is_some();
-        self.slots.len() >= IN_FLIGHT_MAX
-            || self.window.span() >= SPAN_MAX
+        self.slots.len() >= self.limits.calls
+            || self.window.span() >= self.limits.span
             || (!places && self.slots.waiting(Wait::Place) >= UNPLACED_MAX)
-            || (self.bytes > 0 && self.bytes.saturating_add(bytes) > IN_FLIGHT_BYTES_MAX)
+            || (self.bytes > 0 && self.bytes.saturating_add(bytes) > self.limits.bytes)
     }
 
     fn is_asked(&self, slot: u32, server: ServerId) -> bool {
@@ -223,7 +223,22 @@ impl Call {
     }
 }
 
-/// Calls under way. Beyond it we refuse, so that slow servers cannot eat the memory; 4096 connections can have 16 each.
+/// What one gateway may hold of what its process may hold.
+pub(super) struct Limits {
+    calls: usize,
+    bytes: usize,
+    span: usize,
+}
+
+impl Limits {
+    /// An even share: clients are spread evenly over the gateways of a process.
+    pub fn shared(workers: usize) -> Limits {
+        let share = |limit: usize| (limit / workers.max(1)).max(1);
+        Limits { calls: share(IN_FLIGHT_MAX), bytes: share(IN_FLIGHT_BYTES_MAX), span: share(SPAN_MAX) }
+    }
+}
+
+/// Calls of a process under way. Beyond it we refuse, so that slow servers cannot eat the memory; 4096 connections can have 16 each.
 const IN_FLIGHT_MAX: usize = 65_536;
 
 /// Bytes of keys and values under way; one call is let in whatever its size.

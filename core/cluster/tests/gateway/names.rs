@@ -59,5 +59,6 @@ pub fn settings() -> GatewaySettings {
         early_delete: false,
         spread_reads: false,
         keepalive_micros: 2_000_000,
+        workers: 1,
     }
 }

@@ -20,6 +20,8 @@ pub struct Connection {
     pub stage: Stage,
     /// In this turn's list of connections to flush.
     pub dirty: bool,
+    /// Taken in from elsewhere.
+    pub client: bool,
     waker: Waker,
     socket: Socket,
     /// A client: not read while its replies pile up. Nodes of the store are always read: two that each wait for
@@ -66,8 +68,12 @@ impl Connection {
         Connection::new(Socket::Dialling(Box::pin(dial)), Stage::Dialling, signal)
     }
 
-    pub fn accepted(stream: TcpStream, slows: bool, signal: Arc<Signal>) -> Connection {
-        Connection { slows, ..Connection::new(Socket::Open(stream), Stage::Open, signal) }
+    pub fn accepted(stream: TcpStream, signal: Arc<Signal>) -> Connection {
+        Connection::new(Socket::Open(stream), Stage::Open, signal)
+    }
+
+    pub fn client(stream: TcpStream, signal: Arc<Signal>) -> Connection {
+        Connection { client: true, slows: true, ..Connection::accepted(stream, signal) }
     }
 
     fn new(socket: Socket, stage: Stage, signal: Arc<Signal>) -> Connection {
@@ -78,6 +84,7 @@ impl Connection {
             outbox: BytesMut::new(),
             stage,
             dirty: false,
+            client: false,
             socket,
             slows: false,
             full: false,

@@ -15,22 +15,25 @@ use bytes::BytesMut;
 use connection::{Connection, Stage};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
 
 /// The sockets of a process.
+#[derive(Default)]
 pub struct Hub {
     ready: Arc<ReadyList>,
-    /// With each: its connections are clients, slowed down when they do not read.
-    listeners: Vec<(TcpListener, bool)>,
+    /// With each: connections of this hub beyond which it refuses.
+    listeners: Vec<(TcpListener, usize)>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
-    connections_max: usize,
+    /// Of them, taken in from elsewhere.
+    clients: usize,
     dirty: Vec<ConnectionId>,
     woken: Vec<Token>,
     /// No accepting before this: the process has no file descriptors left.
@@ -46,8 +49,8 @@ struct Slot {
 /// What happened to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// Somebody connected to the listener of that number.
-    Accepted { id: ConnectionId, listener: usize, from: SocketAddr },
+    /// Somebody connected to a listener.
+    Accepted { id: ConnectionId, from: SocketAddr },
     /// A dial succeeded.
     Dialled(ConnectionId),
     /// There are bytes in its inbox that were not there before.
@@ -59,30 +62,29 @@ pub enum Happening {
 }
 
 impl Hub {
-    pub fn new(connections_max: usize) -> Hub {
-        Hub {
-            ready: Arc::new(ReadyList::default()),
-            listeners: Vec::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            open: 0,
-            connections_max,
-            dirty: Vec::new(),
-            woken: Vec::new(),
-            accept_after: Time::default(),
-        }
-    }
-
-    /// Takes connections in on that socket from now on. Returns the listener's number. `clients`: who does not read
-    /// its answers is not read either.
-    pub fn listen(&mut self, listener: TcpListener, clients: bool) -> usize {
-        self.listeners.push((listener, clients));
-        self.listeners.len() - 1
+    /// Accepts connections on that socket from now on, as long as there are fewer than so many.
+    pub fn listen(&mut self, listener: TcpListener, connections_max: usize) {
+        self.listeners.push((listener, connections_max));
     }
 
     /// No more connections are taken in.
     pub fn close_listeners(&mut self) {
         self.listeners.clear();
+    }
+
+    /// Takes in a client that was accepted elsewhere. If it does not read its answers, it is not read either. No
+    /// `Accepted` follows.
+    pub fn take_in(&mut self, stream: std::net::TcpStream) -> io::Result<ConnectionId> {
+        let stream = TcpStream::from_std(stream)?;
+        prepare(&stream, UNACKNOWLEDGED_MAX)?;
+        let id = self.insert(|signal| Connection::client(stream, signal));
+        self.clients += 1;
+        Ok(id)
+    }
+
+    /// Clients that were taken in and have a socket still, if only for their last answers.
+    pub fn clients(&self) -> usize {
+        self.clients
     }
 
     /// Begins to dial; it ends in `Dialled` or `Closed`.
@@ -129,17 +131,17 @@ impl Hub {
         }
         for number in 0..self.listeners.len() {
             for _ in 0..ACCEPTS_PER_TURN {
-                match self.listeners[number].0.poll_accept(context) {
+                let (listener, connections_max) = &self.listeners[number];
+                let full = self.open >= *connections_max;
+                match listener.poll_accept(context) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((stream, from))) => {
-                        if self.open >= self.connections_max || prepare(&stream, UNACKNOWLEDGED_MAX).is_err()
-                        {
+                        if full || prepare(&stream, UNACKNOWLEDGED_MAX).is_err() {
                             // Closed without a word: whoever it is speaks before it listens.
                             continue;
                         }
-                        let clients = self.listeners[number].1;
-                        let id = self.insert(|signal| Connection::accepted(stream, clients, signal));
-                        happened.push(Happening::Accepted { id, listener: number, from });
+                        let id = self.insert(|signal| Connection::accepted(stream, signal));
+                        happened.push(Happening::Accepted { id, from });
                     }
                     Poll::Ready(Err(error)) => {
                         warn!(%error, "cannot accept a connection");
@@ -207,12 +209,12 @@ impl Hub {
 
     /// Closes it now. No `Closed` follows.
     pub fn forget(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        self.clients -= usize::from(connection.client);
         let index = id.0 as u32;
-        if self.get(id).is_some() {
-            self.slots[index as usize].connection = None;
-            self.free.push(index);
-            self.open -= 1;
-        }
+        self.slots[index as usize].connection = None;
+        self.free.push(index);
+        self.open -= 1;
     }
 
     /// Writes to every connection that has something to write, one call each.

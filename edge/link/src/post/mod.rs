@@ -25,8 +25,6 @@ pub struct Post {
     dials: Dials,
     /// When those that have not greeted are given up, in order.
     greeting_until: VecDeque<(Time, ConnectionId)>,
-    /// Listeners whose connections speak something else than this protocol.
-    foreign: Vec<usize>,
     happened: Vec<Happening>,
 }
 
@@ -74,7 +72,7 @@ pub enum Arrived {
     Gateway(ConnectionId, Message),
     GatewayDown(ConnectionId),
     Tool(ConnectionId, Bytes),
-    /// On a listener of another protocol.
+    /// On a connection that speaks another protocol: one that the hub took in.
     Foreign(Happening),
     /// A process that was dialled does not want this one; why.
     Refused(Target, String),
@@ -90,7 +88,6 @@ impl Post {
             managers: BTreeMap::new(),
             dials: Dials::new(noise),
             greeting_until: VecDeque::new(),
-            foreign: Vec::new(),
             happened: Vec::new(),
         }
     }
@@ -106,11 +103,6 @@ impl Post {
 
     pub fn me(&self) -> Me {
         self.me
-    }
-
-    /// That listener's connections speak another protocol: they are handed on as they are.
-    pub fn foreign(&mut self, listener: usize) {
-        self.foreign.push(listener);
     }
 
     /// Keep a connection there, whenever it breaks.
@@ -232,7 +224,7 @@ impl Post {
 
     fn happening(&mut self, now: Time, happening: Happening, arrived: &mut Vec<Arrived>) {
         match happening {
-            Happening::Accepted { id, listener, from } if !self.foreign.contains(&listener) => {
+            Happening::Accepted { id, from } => {
                 self.lines.insert(id, Line::Greeting { target: None, from: Some(from) });
                 self.greeting_until.push_back((now.plus_micros(GREETING_MICROS), id));
             }
@@ -248,10 +240,7 @@ impl Post {
             Happening::Closed { id, reason } if self.lines.contains_key(&id) => {
                 self.closed(now, id, reason, arrived);
             }
-            foreign @ (Happening::Accepted { .. }
-            | Happening::Readable(_)
-            | Happening::Ended(_)
-            | Happening::Closed { .. }) => {
+            foreign @ (Happening::Readable(_) | Happening::Ended(_) | Happening::Closed { .. }) => {
                 arrived.push(Arrived::Foreign(foreign));
             }
         }

@@ -1,17 +1,30 @@
-//! [`GatewayMetrics`]: what a gateway measures.
+//! [`GatewayMetrics`]: what a gateway measures, worker by worker.
 
 use super::server::{OPERATIONS, operation_number};
 use super::{Counter, Gauge, Latency, Metrics, Text};
 use kumo_cluster::{Answer, Gateway, GatewayError, Operation, Reply};
 use std::fmt;
+use std::sync::Arc;
 
+/// Of a whole gateway: the sums over its workers, made when somebody asks.
 #[derive(Debug)]
 pub struct GatewayMetrics {
+    workers: Vec<Arc<WorkerMetrics>>,
+    /// Clients for whom there was no room.
+    pub refused: Counter,
+}
+
+/// Of one worker. The worker writes all of it, but for `came`, which the door does. No two workers write to one line
+/// of a processor's cache.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerMetrics {
     requests: [Counter; OPERATIONS.len()],
     /// By operation.
     pub latencies: [Latency; OPERATIONS.len()],
-    pub connections: Counter,
-    pub open: Gauge,
+    /// Clients that it was given, and those that are gone again.
+    pub came: Counter,
+    pub left: Gauge,
     hits: Counter,
     misses: Counter,
     failures: Counter,
@@ -21,13 +34,87 @@ pub struct GatewayMetrics {
     servers: Gauge,
 }
 
+/// What was asked and answered so far, by memcached's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub gets: u64,
+    pub sets: u64,
+    pub deletes: u64,
+    pub touches: u64,
+    pub counters: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub failures: u64,
+}
+
 impl GatewayMetrics {
-    pub fn new() -> GatewayMetrics {
-        GatewayMetrics {
+    pub fn new(workers: usize) -> GatewayMetrics {
+        let workers = std::iter::repeat_with(|| Arc::new(WorkerMetrics::new())).take(workers).collect();
+        GatewayMetrics { workers, refused: Counter::default() }
+    }
+
+    pub fn workers(&self) -> &[Arc<WorkerMetrics>] {
+        &self.workers
+    }
+
+    pub fn sum(&self, of: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        self.workers.iter().map(|worker| of(worker)).sum()
+    }
+
+    pub fn totals(&self) -> Totals {
+        let asked = |names: &[&str]| {
+            let named = OPERATIONS.iter().enumerate().filter(|(_, name)| names.contains(name));
+            named.map(|(number, _)| self.sum(|worker| worker.requests[number].get())).sum()
+        };
+        Totals {
+            gets: asked(&["get", "gat"]),
+            sets: asked(&["set", "add", "replace", "cas", "append", "prepend"]),
+            deletes: asked(&["delete"]),
+            touches: asked(&["touch"]),
+            counters: asked(&["incr", "decr"]),
+            hits: self.sum(|worker| worker.hits.get()),
+            misses: self.sum(|worker| worker.misses.get()),
+            failures: self.sum(|worker| worker.failures.get()),
+        }
+    }
+
+    fn least(&self, of: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        self.workers.iter().map(|worker| of(worker)).min().unwrap_or(0)
+    }
+
+    fn tell_workers(&self, text: &mut Text) -> fmt::Result {
+        let numbers: Vec<String> = (0..self.workers.len()).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let each = |of: fn(&WorkerMetrics) -> u64| self.workers.iter().map(move |worker| of(worker));
+        let counts = |of| each(of).map(Counter::of).collect::<Vec<Counter>>();
+        let requests = counts(|worker| worker.requests.iter().map(Counter::get).sum());
+        text.gauge("kumo_gateway_workers", "Threads that serve clients.", self.workers.len() as u64)?;
+        text.counters(
+            "kumo_gateway_worker_requests_total",
+            "Requests of each worker's clients, counted by key.",
+            "worker",
+            &names,
+            &requests,
+        )?;
+        text.counters(
+            "kumo_gateway_worker_connections_total",
+            "Clients ever, of each worker.",
+            "worker",
+            &names,
+            &counts(|worker| worker.came.get()),
+        )?;
+        let open: Vec<(&str, u64)> = names.iter().copied().zip(each(WorkerMetrics::open)).collect();
+        text.gauges("kumo_gateway_worker_open_connections", "Clients of each worker.", "worker", &open)
+    }
+}
+
+impl WorkerMetrics {
+    fn new() -> WorkerMetrics {
+        WorkerMetrics {
             requests: std::array::from_fn(|_| Counter::default()),
             latencies: std::array::from_fn(|_| Latency::default()),
-            connections: Counter::default(),
-            open: Gauge::default(),
+            came: Counter::default(),
+            left: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
             failures: Counter::default(),
@@ -36,6 +123,13 @@ impl GatewayMetrics {
             space: Gauge::default(),
             servers: Gauge::default(),
         }
+    }
+
+    /// Clients that are connected, or about to be.
+    pub fn open(&self) -> u64 {
+        // In this order: whoever left came before.
+        let left = self.left.get();
+        self.came.get().saturating_sub(left)
     }
 
     /// A key is asked for; which of the operations it is.
@@ -54,8 +148,7 @@ impl GatewayMetrics {
         }
     }
 
-    pub fn publish(&self, gateway: &Gateway, open: usize) {
-        self.open.set(open as u64);
+    pub fn publish(&self, gateway: &Gateway) {
         self.in_flight.set(gateway.in_flight() as u64);
         self.registered.set(u64::from(gateway.id().is_some()));
         let (number, servers) = gateway.space().map_or((0, 0), |space| {
@@ -73,35 +166,83 @@ impl Metrics for GatewayMetrics {
     }
 
     fn hindrance(&self) -> Option<&'static str> {
-        if self.registered.get() == 0 {
+        if self.least(|worker| worker.registered.get()) == 0 {
             return Some("no manager has registered this gateway yet");
         }
-        (self.servers.get() == 0).then_some("no server is attached")
+        (self.least(|worker| worker.servers.get()) == 0).then_some("no server is attached")
     }
 
     fn tell(&self, text: &mut Text) -> fmt::Result {
-        text.gauge("kumo_gateway_open_connections", "Memcached clients connected.", self.open.get())?;
-        text.counter("kumo_gateway_connections_total", "Clients ever.", self.connections.get())?;
-        text.counter("kumo_gateway_hits_total", "Answers with a value.", self.hits.get())?;
-        text.counter("kumo_gateway_misses_total", "Answers that there is none.", self.misses.get())?;
-        text.counter("kumo_gateway_failures_total", "Requests that failed for good.", self.failures.get())?;
-        text.gauge("kumo_gateway_in_flight", "Requests that have no answer yet.", self.in_flight.get())?;
-        text.gauge("kumo_gateway_registered", "1: the managers know it.", self.registered.get())?;
-        text.gauge("kumo_gateway_space_number", "Number of the hash space adopted.", self.space.get())?;
-        text.gauge("kumo_gateway_servers", "Active servers in it.", self.servers.get())?;
+        let totals = self.totals();
+        let open = self.sum(WorkerMetrics::open);
+        text.gauge("kumo_gateway_open_connections", "Memcached clients connected.", open)?;
+        let came = self.sum(|worker| worker.came.get());
+        text.counter("kumo_gateway_connections_total", "Clients ever.", came)?;
+        let refused = self.refused.get();
+        text.counter("kumo_gateway_refused_connections_total", "Clients beyond --max-connections.", refused)?;
+        text.counter("kumo_gateway_hits_total", "Answers with a value.", totals.hits)?;
+        text.counter("kumo_gateway_misses_total", "Answers that there is none.", totals.misses)?;
+        text.counter("kumo_gateway_failures_total", "Requests that failed for good.", totals.failures)?;
+        let in_flight = self.sum(|worker| worker.in_flight.get());
+        text.gauge("kumo_gateway_in_flight", "Requests that have no answer yet.", in_flight)?;
+        let registered = self.least(|worker| worker.registered.get());
+        text.gauge("kumo_gateway_registered", "1: the managers know all its workers.", registered)?;
+        let space = self.least(|worker| worker.space.get());
+        text.gauge("kumo_gateway_space_number", "Number of the hash space adopted by all.", space)?;
+        let servers = self.least(|worker| worker.servers.get());
+        text.gauge("kumo_gateway_servers", "Active servers in it.", servers)?;
+        self.tell_workers(text)?;
+        let requests: [Counter; OPERATIONS.len()] =
+            std::array::from_fn(|number| Counter::of(self.sum(|worker| worker.requests[number].get())));
         text.counters(
             "kumo_gateway_requests_total",
             "Requests of clients, counted by key.",
             "operation",
             &OPERATIONS,
-            &self.requests,
+            &requests,
         )?;
+        let latencies: [Latency; OPERATIONS.len()] =
+            std::array::from_fn(|number| Latency::sum(self.workers.iter().map(|one| &one.latencies[number])));
         text.latencies(
             "kumo_gateway_request_seconds",
             "From a request's arrival to its answer, retries included.",
             "operation",
             &OPERATIONS,
-            &self.latencies,
+            &latencies,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_counted_apart_and_told_together() {
+        let metrics = GatewayMetrics::new(3);
+        let [first, second, _] = metrics.workers() else { panic!("three workers") };
+        for worker in [first, second, second] {
+            worker.asked(&Operation::Get);
+            worker.answered(&Ok(Answer::Missing));
+            worker.came.add(1);
+        }
+        second.asked(&Operation::Delete { unique: None });
+        second.left.set(1);
+        assert_eq!(metrics.totals(), Totals { gets: 3, deletes: 1, misses: 3, ..Totals::default() });
+        let open: Vec<u64> = metrics.workers().iter().map(|worker| worker.open()).collect();
+        assert_eq!(open, [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_gateway_is_ready_when_all_workers_are() {
+        let metrics = GatewayMetrics::new(2);
+        let [first, second] = metrics.workers() else { panic!("two workers") };
+        first.registered.set(1);
+        first.servers.set(3);
+        assert!(metrics.hindrance().is_some_and(|why| why.contains("registered")));
+        second.registered.set(1);
+        assert!(metrics.hindrance().is_some_and(|why| why.contains("attached")));
+        second.servers.set(3);
+        assert_eq!(metrics.hindrance(), None);
     }
 }

@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// One that stands there already: a sum.
+    pub fn of(count: u64) -> Counter {
+        Counter(AtomicU64::new(count))
+    }
+
     pub fn add(&self, count: u64) {
         // One writer: no need for a locked instruction.
         self.0.store(self.get().wrapping_add(count), Ordering::Relaxed);
@@ -47,6 +52,18 @@ impl Latency {
         self.sum_micros.add(micros);
     }
 
+    /// What several threads recorded, together.
+    pub fn sum<'a>(all: impl Iterator<Item = &'a Latency>) -> Latency {
+        let sum = Latency::default();
+        for one in all {
+            for (total, bucket) in sum.buckets.iter().zip(&one.buckets) {
+                total.add(bucket.get());
+            }
+            sum.sum_micros.add(one.sum_micros.get());
+        }
+        sum
+    }
+
     pub fn buckets(&self) -> [u64; BUCKETS] {
         std::array::from_fn(|bucket| self.buckets[bucket].get())
     }
@@ -73,5 +90,8 @@ mod tests {
         assert_eq!((buckets[0], buckets[1]), (2, 1));
         assert_eq!((buckets[BUCKETS - 2], buckets[BUCKETS - 1]), (1, 2));
         assert_eq!(buckets.iter().sum::<u64>(), 6);
+        let twice = Latency::sum([&latency, &latency].into_iter());
+        assert_eq!(twice.buckets(), buckets.map(|count| 2 * count));
+        assert_eq!(twice.sum_seconds(), 2.0 * latency.sum_seconds());
     }
 }

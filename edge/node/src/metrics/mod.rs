@@ -10,7 +10,7 @@ mod server;
 mod stopwatch;
 mod text;
 
-pub use gateway::GatewayMetrics;
+pub use gateway::{GatewayMetrics, Totals, WorkerMetrics};
 pub use latency::{Counter, Gauge, Latency};
 pub use node::{NodeMetrics, answer as cell_answer, request as cell_request};
 pub use server::ServerMetrics;

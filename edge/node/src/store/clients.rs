@@ -1,12 +1,12 @@
-//! [`Clients`]: the memcached connections of a gateway. Requests become calls of the core; answers go back in the
+//! [`Clients`]: the memcached connections of a gateway's worker. Requests become calls of the core; answers go back in the
 //! order of the requests, whatever order they came in.
 
-use super::gateway::GatewayConfig;
+use super::gateway::Shared;
 use super::request::{Entry, Part};
-use super::stats::{PROTOCOL_VERSION, Stats};
+use super::stats::PROTOCOL_VERSION;
 use crate::clock;
 use crate::hub::Hub;
-use crate::metrics::{GatewayMetrics, Stopwatch};
+use crate::metrics::{Stopwatch, WorkerMetrics};
 use bytes::{BufMut, Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_hash};
 use kumo_paxos::Time;
@@ -15,22 +15,19 @@ use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// All memcached clients.
+/// All memcached clients of a worker.
 pub struct Clients {
+    shared: Arc<Shared>,
     clients: BTreeMap<ConnectionId, Client>,
     /// Of calls under way, by ticket.
     tickets: Vec<Ticket>,
     free: Vec<u32>,
-    prefix: Vec<u8>,
-    value_bytes_max: usize,
-    allow_flush: bool,
-    stats: Stats,
     /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
     delayed: Option<Time>,
     told_early: Vec<u64>,
     /// Clients with calls that wait until they have read their answers.
     stalled: BTreeSet<ConnectionId>,
-    metrics: Arc<GatewayMetrics>,
+    metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
 }
 
@@ -77,15 +74,12 @@ struct Ticket {
 }
 
 impl Clients {
-    pub fn new(config: &GatewayConfig, metrics: Arc<GatewayMetrics>) -> Clients {
+    pub fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Clients {
         Clients {
+            shared,
             clients: BTreeMap::new(),
             tickets: Vec::new(),
             free: Vec::new(),
-            prefix: config.key_prefix.clone(),
-            value_bytes_max: config.value_bytes_max,
-            allow_flush: config.allow_flush,
-            stats: Stats::new(config),
             delayed: None,
             told_early: Vec::new(),
             stalled: BTreeSet::new(),
@@ -94,9 +88,9 @@ impl Clients {
         }
     }
 
-    /// Connections there are.
-    pub fn open(&self) -> usize {
-        self.clients.len()
+    /// Nobody is left to be answered.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
     }
 
     /// The answers of this turn are written.
@@ -105,10 +99,8 @@ impl Clients {
     }
 
     pub fn up(&mut self, id: ConnectionId) {
-        self.stats.connections += 1;
-        self.metrics.connections.add(1);
         let client = Client {
-            decoder: Decoder::new(self.value_bytes_max),
+            decoder: Decoder::new(self.shared.config.value_bytes_max),
             entries: VecDeque::new(),
             answered: 0,
             under_way: HashMap::new(),
@@ -136,6 +128,12 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.ending = true;
         self.write(id, hub);
+    }
+
+    /// As [`ended`](Clients::ended), of everybody.
+    pub fn end_all(&mut self, hub: &mut Hub) {
+        let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        all.into_iter().for_each(|id| self.ended(id, hub));
     }
 
     pub fn deadline(&self) -> Option<Time> {
@@ -239,7 +237,7 @@ impl Clients {
             Command::Sasl(_) => {
                 client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Unknown)));
             }
-            Command::FlushAll { .. } if !self.allow_flush => {
+            Command::FlushAll { .. } if !self.shared.config.allow_flush => {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);
                 client.entries.push_back(Entry::told(answer, &refused));
             }
@@ -251,11 +249,8 @@ impl Clients {
                 self.flush_after(now, ticket, wait, inputs);
             }
             Command::Stats { argument } => {
-                let open = self.clients.len();
-                let said = self.stats.report(&argument, &answer, open, now);
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.entries.push_back(Entry::said(said));
-                }
+                let said = self.shared.stats.report(&argument, &answer, now);
+                client.entries.push_back(Entry::said(said));
             }
             command @ (Command::Get { .. }
             | Command::Store { .. }
@@ -287,7 +282,6 @@ impl Clients {
     fn call(&mut self, ticket: Ticket, part: Part, inputs: &mut Vec<GatewayInput>) {
         let came = ticket.came;
         let number = self.ticket(ticket);
-        self.stats.asked(&part.operation);
         let operation = self.metrics.asked(&part.operation);
         self.stopwatch.came(came, (0, number), operation);
         let key = self.prefixed(part.key);
@@ -319,11 +313,12 @@ impl Clients {
     }
 
     fn prefixed(&self, key: Bytes) -> Bytes {
-        if self.prefix.is_empty() {
+        let prefix = &self.shared.config.key_prefix;
+        if prefix.is_empty() {
             return key;
         }
-        let mut whole = BytesMut::with_capacity(self.prefix.len() + key.len());
-        whole.put_slice(&self.prefix);
+        let mut whole = BytesMut::with_capacity(prefix.len() + key.len());
+        whole.put_slice(prefix);
         whole.put_slice(&key);
         whole.freeze()
     }
@@ -342,7 +337,6 @@ impl Clients {
         self.free.push(ticket as u32);
         self.stopwatch.answered((0, ticket));
         let Ticket { client: Some(id), entry, part, key, writes, counts, came: _ } = taken else { return };
-        self.stats.answered(&result);
         self.metrics.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.calls -= usize::from(counts);

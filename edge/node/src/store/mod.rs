@@ -2,6 +2,7 @@
 
 pub mod binary_log;
 mod clients;
+mod door;
 mod gateway;
 mod kept;
 mod manager;
@@ -11,6 +12,7 @@ mod request;
 mod server;
 mod stats;
 mod voter;
+mod worker;
 
 pub use gateway::{GatewayConfig, run_gateway};
 pub use kumo_store::Sync as StoreSync;

@@ -102,8 +102,8 @@ impl ServerNode {
         let (kept, incarnation) = Kept::begin(&engine)?;
         let id = ServerId { address, incarnation };
         let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
-        let mut hub = Hub::new(config.connections_max);
-        hub.listen(listener, false);
+        let mut hub = Hub::default();
+        hub.listen(listener, config.connections_max);
         let mut post = Post::new(hub, me, entropy::draw()? as u64);
         let now = clock::now();
         for &manager in &config.managers {

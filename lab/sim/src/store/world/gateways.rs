@@ -32,6 +32,7 @@ impl World {
             early_delete: false,
             spread_reads: self.plan.spread[place],
             keepalive_micros: KEEPALIVE_MICROS,
+            workers: 1,
         };
         let core = Gateway::new(settings, slot.clock.local(self.now));
         GatewayNode { core, tickets: BTreeSet::new() }
