@@ -416,3 +416,28 @@ fn a_survivor_does_not_wait_for_bytes_that_are_lost() {
     world.commands("restart 1 knowing 2 3; restart 2 knowing 1 3; run 2000; recover 3; run 3000; show");
     assert_eq!(world.master(), Some(3), "{}", world.out);
 }
+
+#[test]
+fn a_last_that_comes_late_does_not_hold_back_the_next_change() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    // The next master has the others' lasts in time, but not that of 3.
+    world.filter = Some(Box::new(|_, to, message| to != 3 || !matches!(message, Message::Collect { .. })));
+    world.commands("transfer 1; run 1500");
+    let master = world.master().expect("a master");
+    // 3 accepts a change of members, and does not hear that it is decided.
+    let changes = |message: &Message| match message {
+        Message::Begin { proposals, .. } => proposals.iter().any(|one| matches!(one.value, Value::Config(_))),
+        _ => false,
+    };
+    world.filter = Some(Box::new(move |_, to, message| to != 3 || changes(message)));
+    world.commands(&format!("add {master} 4; run 300"));
+    // It is asked again, and tells of the change as of one that may still be open.
+    world.filter = Some(Box::new(|_, to, message| to != 3 || matches!(message, Message::Collect { .. })));
+    world.commands("run 300");
+    world.filter = None;
+    world.commands("run 1000");
+    world.out.clear();
+    world.commands(&format!("add {master} 5; run 1000"));
+    assert!(world.out.contains("changed: done"), "{}", world.out);
+}
