@@ -9,7 +9,11 @@ mod cluster;
 mod conformance;
 mod load;
 mod managers;
+#[path = "../chaos/namespaces.rs"]
+mod namespaces;
 mod native;
+mod pair;
+mod pair_cuts;
 mod refusals;
 mod replaces;
 mod seed;
