@@ -441,3 +441,20 @@ fn a_last_that_comes_late_does_not_hold_back_the_next_change() {
     world.commands(&format!("add {master} 5; run 1000"));
     assert!(world.out.contains("changed: done"), "{}", world.out);
 }
+
+#[test]
+fn founders_that_forgot_together_hear_of_their_cell_before_they_form_another() {
+    let mut world = World { forms_after_micros: 2_000_000, ..World::default() };
+    world.commands("start 1 2; run 4000");
+    let master = world.master().expect("a master");
+    for id in 3..=5 {
+        world.commands(&format!("extension {id} knowing 1 2; run 1000; promote {master} {id}; run 1000"));
+    }
+    world.commands("crash 1; crash 2; run 3000; propose 3 a; run 300");
+    let cell = world.processes[&3].replica.hello().cell;
+    world.commands("start 1 2; run 6000");
+    for id in 1..=5 {
+        let replica = &world.processes[&id].replica;
+        assert_eq!((replica.hello().cell, replica.agreement().votes()), (cell, true), "{id}");
+    }
+}

@@ -292,6 +292,7 @@ mod tests {
             unit_micros: 100_000,
             entropy: u128::from(place) + 100,
             durable: false,
+            forms_after_micros: 0,
         };
         let cell = CellSettings { session_timeout_micros: 10_000_000, sessions_max: 16 };
         Cell::new(settings, cell, Pair::default(), Time(0))
