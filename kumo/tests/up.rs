@@ -156,6 +156,21 @@ fn one_cluster_gives_both_halves() {
 }
 
 #[test]
+fn two_managers_are_ready_when_either_may_be_lost_with_a_server() {
+    let folder = Folder::new("pair");
+    let up = Up::start(&folder, &["--managers", "2"]);
+    assert_eq!(up.done(&["cell", "status"]).matches("voting").count(), 5);
+    let mut client = up.client();
+    assert!(client.set("greeting", "hello").unwrap());
+    signal(pid(&up.ready["managers"][1]), Signal::KILL);
+    signal(pid(&up.ready["servers"][0]), Signal::KILL);
+    up.done(&["fs", "mkdir", "/dir"]);
+    assert_eq!(client.get("greeting").unwrap().as_deref(), Some("hello"));
+    up.end();
+    folder.assert_empty();
+}
+
+#[test]
 fn a_command_finds_it_and_its_status_is_passed() {
     let folder = Folder::new("command");
     let small = ["--servers", "1", "--managers", "1", "--gateways", "2"];

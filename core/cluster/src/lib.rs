@@ -65,7 +65,7 @@ pub use cluster::{
 pub use gateway::Gateway;
 pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
-pub use manager::Manager;
+pub use manager::{Manager, recruits_wanted};
 pub use message::{
     Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Range, Recruit, Refusal,
     Remembered, Reply, Request, Seat, Unsettled, Upto,

@@ -31,6 +31,8 @@ pub struct Replica {
     agreement: Agreement,
     /// `Some` until this replica belongs to a cell.
     forming: Option<Forming>,
+    /// Not before this does it form one.
+    forms_from: Time,
     /// The generation of the history that this replica's state comes from: of who taught it, or later.
     /// While it still executes entries of earlier generations, its messages name this one.
     lineage: u32,
@@ -134,6 +136,7 @@ impl Replica {
         let mut replica = Replica {
             agreement,
             forming: None,
+            forms_from: now.plus_micros(settings.forms_after_micros),
             lineage: 0,
             links: Links::default(),
             lease,
@@ -447,7 +450,7 @@ impl Replica {
                 self.chunk(now, from, name, length, offset, bytes, effects);
             }
             Message::Ask { nonce } => self.asked(from, sender, nonce, effects),
-            Message::New { nonce } => self.answered_new(from, sender, nonce, effects),
+            Message::New { nonce } => self.answered_new(now, from, sender, nonce, effects),
             Message::Formed { genesis, .. } => {
                 if believed
                     && self.agreement.schedule().is_none()

@@ -25,6 +25,8 @@ pub struct Settings {
     pub entropy: u128,
     /// Whether promises and accepts are kept on disk (so a restart keeps the incarnation).
     pub durable: bool,
+    /// How long it listens for a cell that it may have forgotten before it forms one.
+    pub forms_after_micros: u64,
 }
 
 /// What happens to a replica.

@@ -86,7 +86,7 @@ async fn run_with<A: Application + Default, H: House<A>>(
         sockets.push(tokio::net::TcpListener::from_std(listener).map_err(fault)?);
     }
     let http = config.http.as_ref().map(http::bind).transpose()?;
-    let (cell, storage) = remember::<A>(&config)?;
+    let (cell, storage) = remember::<A>(&config, forms_after_micros::<A, H>(&config))?;
     info!(%address, durable = storage.is_some(), "listening");
     let _http = http.map(|http| http.serve_board(address, H::OPEN, metrics.clone())).transpose()?;
     let unit_micros = unit_micros(&config);
@@ -103,10 +103,13 @@ fn bind(address: SocketAddr) -> Result<TcpListener, NodeError> {
 }
 
 /// The cell with the memory of its earlier life, or a new one.
-fn remember<A: Application + Default>(config: &NodeConfig) -> Result<(Cell<A>, Option<Storage>), NodeError> {
+fn remember<A: Application + Default>(
+    config: &NodeConfig,
+    forms_after_micros: u64,
+) -> Result<(Cell<A>, Option<Storage>), NodeError> {
     let Some(path) = &config.data else {
         let incarnation = Incarnation(entropy::draw()?);
-        return Ok((new_cell(config, incarnation)?, None));
+        return Ok((new_cell(config, incarnation, forms_after_micros)?, None));
     };
     let (mut storage, memory) = Storage::open(path)?;
     if let Some(memory) = memory {
@@ -117,15 +120,17 @@ fn remember<A: Application + Default>(config: &NodeConfig) -> Result<(Cell<A>, O
     }
     let incarnation = Incarnation(entropy::draw()?);
     storage.begin()?;
-    Ok((new_cell(config, incarnation)?, Some(storage)))
+    Ok((new_cell(config, incarnation, forms_after_micros)?, Some(storage)))
 }
 
 fn new_cell<A: Application + Default>(
     config: &NodeConfig,
     incarnation: Incarnation,
+    forms_after_micros: u64,
 ) -> Result<Cell<A>, NodeError> {
     info!(%incarnation, "new incarnation");
-    Ok(Cell::new(settings(config, incarnation)?, cell_settings(config), A::default(), clock::now()))
+    let settings = Settings { forms_after_micros, ..settings(config, incarnation)? };
+    Ok(Cell::new(settings, cell_settings(config), A::default(), clock::now()))
 }
 
 fn recovered_cell<A: Application + Default>(
@@ -147,7 +152,15 @@ fn settings(config: &NodeConfig, incarnation: Incarnation) -> Result<Settings, N
         unit_micros: unit_micros(config),
         entropy: entropy::draw()?,
         durable: config.data.is_some(),
+        forms_after_micros: 0,
     })
+}
+
+/// Two managers without a disk that both end forget the cell, but not so the voters that they recruited. Those dial
+/// them, and are to be heard before another cell is formed beside theirs.
+fn forms_after_micros<A: Application, H: House<A>>(config: &NodeConfig) -> u64 {
+    let may_forget = H::OPEN && config.data.is_none() && config.peers.len() == 1;
+    if may_forget { unit_micros(config).saturating_mul(FORMS_AFTER_UNITS) } else { 0 }
 }
 
 fn cell_settings(config: &NodeConfig) -> CellSettings {
@@ -161,6 +174,9 @@ fn cell_settings(config: &NodeConfig) -> CellSettings {
 fn unit_micros(config: &NodeConfig) -> u64 {
     config.unit.max(UNIT_MIN).as_micros().min(u128::from(u64::MAX)) as u64
 }
+
+/// Longer than the longest pause between two dials, with its jitter, and what follows them.
+const FORMS_AFTER_UNITS: u64 = 20;
 
 /// The shortest unit: the timers of the runtime count milliseconds.
 const UNIT_MIN: Duration = Duration::from_millis(1);

@@ -1,11 +1,13 @@
-//! When a cluster of `kumo up` is ready: everybody votes, every server is attached, every gateway answers.
+//! When a cluster of `kumo up` is ready: everybody votes, every server is attached, every gateway answers, and two managers
+//! have found their further voters.
 
 use super::layout::{Layout, Place, Role};
 use crate::cell::is_ready;
 use crate::failure::Failure;
 use crate::store::tool;
-use kumo_cluster::MemberState;
 use kumo_cluster::control::{ControlRequest, ServerStat, Stat};
+use kumo_cluster::{MemberState, recruits_wanted};
+use kumo_paxos::ReplicaState;
 use pfs::{Cell, Options};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +24,7 @@ pub async fn ready(layout: &Layout) -> Result<(), Failure> {
     for gateway in layout.of(Role::Gateway) {
         within("the gateway did not answer in time", answers(gateway.address())).await?;
     }
-    Ok(())
+    within("the managers did not recruit voters in time", everybody_recruited(layout)).await
 }
 
 async fn within(late: &str, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
@@ -64,6 +66,24 @@ async fn everybody_attached(layout: &Layout) -> Result<(), Failure> {
         tokio::time::sleep(ASK_INTERVAL).await;
     }
     Err(refusal.unwrap_or_else(|| Failure::not_obtained("the servers were not attached in time")))
+}
+
+/// Two managers alone could not lose one: they are waited for until they have further voters.
+async fn everybody_recruited(layout: &Layout) -> Result<(), Failure> {
+    let managers = layout.of(Role::Manager).count();
+    let wanted = recruits_wanted(managers, layout.of(Role::Server).count());
+    if wanted == 0 {
+        return Ok(());
+    }
+    let controls: Vec<SocketAddr> = layout.members().filter_map(Place::control).collect();
+    loop {
+        let voters = tool::stat(&controls).await?.voters;
+        let all = voters.len() == managers + wanted;
+        if all && voters.iter().all(|voter| voter.state == Some(ReplicaState::Voting)) {
+            return Ok(());
+        }
+        tokio::time::sleep(ASK_INTERVAL).await;
+    }
 }
 
 fn connected(stat: &Stat, address: SocketAddr) -> Option<&ServerStat> {

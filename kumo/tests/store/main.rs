@@ -12,7 +12,11 @@ mod conformance;
 mod http_client;
 mod load;
 mod managers;
+#[path = "../chaos/namespaces.rs"]
+mod namespaces;
 mod native;
+mod pair;
+mod pair_cuts;
 mod refusals;
 mod replaces;
 mod seed;

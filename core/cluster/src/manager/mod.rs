@@ -21,4 +21,5 @@ mod recruit;
 mod reign;
 mod state;
 
+pub use recruit::recruits_wanted;
 pub use state::Manager;

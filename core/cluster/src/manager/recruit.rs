@@ -10,7 +10,6 @@ use super::state::Manager;
 use crate::control::VoterStat;
 use crate::{Cluster, Command, ManagerEffect, ManagerNote, Message, Recruit, ReplicaView, Seat, Space};
 use kumo_paxos::{Change, ReplicaState, Role, Time};
-use kumo_wire::Wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -23,8 +22,8 @@ pub(super) struct Voters {
     surplus_since: Option<Time>,
     /// When each was last told to start.
     told: BTreeMap<SocketAddr, Time>,
-    /// The change of members that was tried last, and when.
-    changed: Option<(Change, Time)>,
+    /// When a change of members was last tried.
+    changed: Option<Time>,
     /// The places that servers have, and since when they are these.
     seats: (BTreeSet<SocketAddr>, Time),
 }
@@ -67,7 +66,7 @@ impl Manager {
         let step = picture.step(self.candidate(now, &picture, cluster));
         let leaving: BTreeSet<SocketAddr> = picture.leaving().collect();
         if let Some(step) = step {
-            self.take_step(now, step, cluster, effects);
+            self.take_step(now, step, effects);
         }
         self.tell_recruits(now, &leaving, cluster, effects);
     }
@@ -91,21 +90,14 @@ impl Manager {
         voters
     }
 
-    /// One for one or two servers, three for more; none unless there are just two managers.
     fn wanted_recruits(&self, now: Time, cluster: &Cluster) -> usize {
         let recruited = cluster.recruited();
         let is_manager = |replica: &&ReplicaView| votes(replica) && !recruited.contains_key(&replica.address);
-        if self.cell.replicas.iter().filter(is_manager).count() != 2 {
-            return 0;
-        }
+        let managers = self.cell.replicas.iter().filter(is_manager).count();
         let space = cluster.space();
         let attached = space.rhs.iter().chain(&space.whs).map(|&index| space.member(index).address);
         let seated = self.seats(now, space).map(|(heard, _)| heard.alive.server.address);
-        match attached.chain(seated).collect::<BTreeSet<_>>().len() {
-            0 => 0,
-            1 | 2 => 1,
-            _more => 3,
-        }
+        recruits_wanted(managers, attached.chain(seated).collect::<BTreeSet<_>>().len())
     }
 
     /// Servers that are there, are this cluster's, and have a place for a replica.
@@ -198,23 +190,15 @@ impl Manager {
         !self.settings.durable || 2 * (forgetful + 1) < picture.voters() + 1
     }
 
-    fn take_step(&mut self, now: Time, step: Step, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+    fn take_step(&mut self, now: Time, step: Step, effects: &mut Vec<ManagerEffect>) {
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let before = effects.len();
         let (command, note) = match step {
             Step::Change(change) => {
-                let before = term.voters.changed.take_if(|(_, at)| now.since(*at) >= CHANGE_MICROS);
-                if term.voters.changed.is_some() {
+                if term.voters.changed.is_some_and(|at| now.since(at) < CHANGE_MICROS) {
                     return;
                 }
-                // A last that came late leaves the cell's proposer with a change that was decided long ago, and no
-                // other one is begun until something is executed. In an idle cell that must be us.
-                let again = before.is_some_and(|(before, _)| before == change);
-                if let Some((&voter, &server)) = cluster.recruited().first_key_value().filter(|_| again) {
-                    let idle = Command::Recruit { term: term.number, voter, server };
-                    effects.push(ManagerEffect::Propose(idle.to_bytes()));
-                }
-                term.voters.changed = Some((change.clone(), now));
+                term.voters.changed = Some(now);
                 effects.push(ManagerEffect::Change(change.clone()));
                 effects.push(ManagerEffect::Note(ManagerNote::Changing { change }));
                 return;
@@ -346,6 +330,16 @@ impl Picture<'_> {
         let spare = |all: usize, alive: usize| alive as i64 - (all as i64 / 2 + 1);
         let (before, after) = (spare(all, alive), spare(next_all, next_alive));
         (after >= 0 && after >= before.min(1)).then_some(Step::Change(change))
+    }
+}
+
+/// Voters that managers want among so many servers: one for one or two, three for more; none unless there are just
+/// two managers.
+pub fn recruits_wanted(managers: usize, servers: usize) -> usize {
+    match (managers, servers) {
+        (2, 1 | 2) => 1,
+        (2, 3..) => 3,
+        (_, _) => 0,
     }
 }
 

@@ -19,8 +19,6 @@ struct Bench {
     /// Connected servers by connection, and whether they obey when they are told to run a replica.
     servers: BTreeMap<u64, (Alive, bool)>,
     changes: Vec<Change>,
-    /// Changes are refused until an entry is executed.
-    held: bool,
     told: Vec<SocketAddr>,
 }
 
@@ -49,7 +47,6 @@ impl Bench {
             replicas: (1..=managers).map(|host| voter(at(host, 19700))).collect(),
             servers: BTreeMap::new(),
             changes: Vec::new(),
-            held: false,
             told: Vec::new(),
         }
     }
@@ -139,7 +136,6 @@ impl Bench {
                 }
                 ManagerEffect::Propose(command) => {
                     let _ = self.log.apply_bytes(command);
-                    self.held = false;
                 }
                 ManagerEffect::Change(change) => self.change(change),
                 ManagerEffect::Send(..)
@@ -164,9 +160,6 @@ impl Bench {
 
     /// As the cell would do it; a bare majority is never given up.
     fn change(&mut self, change: Change) {
-        if self.held {
-            return;
-        }
         self.changes.push(change.clone());
         match change {
             Change::Promote(address) => self.promote(address),
@@ -304,19 +297,6 @@ fn a_replica_that_comes_when_it_is_not_wanted_any_more_is_sent_away_or_taken() {
     bench.connect(3, true);
     bench.pass(20_000_000);
     assert_eq!(bench.recruits(), [1, 2, 3]);
-}
-
-#[test]
-fn a_change_that_an_idle_cell_holds_back_is_made_after_an_entry() {
-    let mut bench = Bench::with_servers(2, &[1, 2, 3, 4]);
-    bench.replicas.push(voter(at(9, 19700)));
-    bench.pass(PATIENCE_MICROS - 500_000);
-    let recruited = bench.log.cluster.recruited().clone();
-    bench.held = true;
-    bench.pass(2_000_000);
-    assert!(!bench.held, "something was executed");
-    assert!(bench.recruits().len() < 3);
-    assert!(recruited.len() == 3);
 }
 
 #[test]

@@ -32,7 +32,11 @@ impl Replica {
         }
     }
 
-    fn most_advanced(&self, now: Time, except: Option<SocketAddr>) -> Option<(SocketAddr, Instance)> {
+    pub(super) fn most_advanced(
+        &self,
+        now: Time,
+        except: Option<SocketAddr>,
+    ) -> Option<(SocketAddr, Instance)> {
         let silence = self.silence_micros();
         // Without a cell of its own a replica learns only from one that has one.
         let in_cell = |first: &crate::message::Heartbeat| {

@@ -13,8 +13,8 @@ impl Replica {
     // ---- forming ----
 
     /// The asker asks everyone who has not answered; alone, it forms its cell at once.
-    pub(super) fn ask_new(&mut self, effects: &mut Vec<Effect>) {
-        if self.settings.extension || !self.is_new() {
+    pub(super) fn ask_new(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.settings.extension || !self.is_new() || now < self.forms_from || self.hears_of_cell(now) {
             return;
         }
         let Some(forming) = &self.forming else { return };
@@ -33,6 +33,12 @@ impl Replica {
         self.agreement.schedule().is_none()
             && self.agreement.executable().is_none()
             && self.catching.snapshot.is_none()
+    }
+
+    /// Anyone with state stops the forming, not only the members that this replica was started with: others may have
+    /// been taken into the cell that it forgot.
+    fn hears_of_cell(&self, now: Time) -> bool {
+        self.most_advanced(now, None).is_some()
     }
 
     pub(super) fn asked(
@@ -54,6 +60,7 @@ impl Replica {
 
     pub(super) fn answered_new(
         &mut self,
+        now: Time,
         from: SocketAddr,
         sender: Incarnation,
         nonce: u64,
@@ -61,7 +68,7 @@ impl Replica {
     ) {
         if let Some(forming) = &mut self.forming {
             forming.answered(from, sender, nonce);
-            self.ask_new(effects);
+            self.ask_new(now, effects);
         }
     }
 

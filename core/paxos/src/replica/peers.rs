@@ -32,7 +32,7 @@ impl Replica {
         link.echoed = false;
         link.follows = None;
         self.send_heartbeat(now, hello.address, effects);
-        self.ask_new(effects);
+        self.ask_new(now, effects);
     }
 
     pub(super) fn peer_down(&mut self, now: Time, address: SocketAddr, effects: &mut Vec<Effect>) {

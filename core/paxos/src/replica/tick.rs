@@ -33,7 +33,7 @@ impl Replica {
     /// Once per unit.
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.ticks += 1;
-        self.ask_new(effects);
+        self.ask_new(now, effects);
         self.give_up_alone(now, effects);
         self.elect(now, effects);
         let peers: Vec<SocketAddr> =

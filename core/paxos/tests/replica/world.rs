@@ -39,6 +39,8 @@ pub struct World {
     pub filter: Option<Filter>,
     /// Processes have disks.
     pub durable: bool,
+    /// How long those without a cell listen before they form one.
+    pub forms_after_micros: u64,
     /// No snapshot arrives.
     pub no_snapshot: bool,
     /// Executing that instance panics on that process.
@@ -60,6 +62,7 @@ impl World {
             unit_micros: UNIT_MICROS,
             entropy: u128::from(self.lives) << 70 | 12345,
             durable: self.durable,
+            forms_after_micros: self.forms_after_micros,
         };
         let replica = Replica::new(settings.clone(), Time(self.now));
         self.enter(id, replica, settings, Vec::new());

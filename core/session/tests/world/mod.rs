@@ -103,6 +103,7 @@ impl World {
             unit_micros: UNIT,
             entropy: 0x1234_5678_9abc_def0 * (self.incarnations + 1),
             durable: false,
+            forms_after_micros: 0,
         };
         let cell = CellSettings { session_timeout_micros: TIMEOUT, sessions_max: 100 };
         Cell::new(settings, cell, Board { fragile, ..Board::default() }, self.now)

@@ -21,6 +21,8 @@ pub struct ManagerHouse {
     effects: Vec<ManagerEffect>,
     /// How the cell stood when the manager was last told.
     view: CellView,
+    /// When its replicas were last looked at.
+    looked: Time,
     executed: Instance,
     metrics: Arc<NodeMetrics>,
     published: Time,
@@ -33,6 +35,7 @@ impl ManagerHouse {
             sides: BTreeMap::new(),
             effects: Vec::new(),
             view: CellView::default(),
+            looked: Time(0),
             executed: Instance(0),
             metrics,
             published: Time(0),
@@ -88,8 +91,7 @@ impl ManagerHouse {
         self.manager.step(now, input, &cell.application().cluster, &mut self.effects);
     }
 
-    /// `due`: the manager looks at what only time brings about, and wants to know how the others do.
-    fn look_at_cell(&mut self, now: Time, due: bool, cell: &Cell<Pair>) {
+    fn look_at_cell(&mut self, now: Time, cell: &Cell<Pair>) {
         let replica = cell.replica();
         let leads = cell.is_master();
         let master = replica.master();
@@ -103,8 +105,14 @@ impl ManagerHouse {
         let members = replica.configuration().map_or_else(Vec::new, |configuration| {
             configuration.members.iter().map(|member| member.address).collect()
         });
-        let replicas = match leads && (due || !self.view.leads || self.view.members != members) {
-            true => replicas(now, cell),
+        // By our own clock: the manager's next look is put off by everything it does, and people who ask it without a
+        // pause would keep it from ever hearing how the others do.
+        let stale = now.since(self.looked) >= LOOK_MICROS;
+        let replicas = match leads && (stale || !self.view.leads || self.view.members != members) {
+            true => {
+                self.looked = now;
+                replicas(now, cell)
+            }
             false => std::mem::take(&mut self.view.replicas),
         };
         self.view = CellView { cluster: cell.hello().cell, master, leads, lease_end, members, replicas };
@@ -155,7 +163,7 @@ impl House<Pair> for ManagerHouse {
         }
         let cluster = &cell.application().cluster;
         // First how the cell stands now: with an older view the manager would take its lease for run out.
-        self.look_at_cell(now, due, cell);
+        self.look_at_cell(now, cell);
         self.manager.step(now, ManagerInput::Wall(clock::wall()), cluster, &mut self.effects);
         for input in arrived.drain(..) {
             self.arrived(now, input, cell, wanted);
@@ -170,4 +178,138 @@ impl House<Pair> for ManagerHouse {
     fn deadline(&self) -> Option<Time> {
         self.manager.deadline()
     }
+}
+
+/// How old a master's picture of the other replicas may be: less than the time between two looks of its manager.
+const LOOK_MICROS: u64 = 25_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_cluster::ManagerSettings;
+    use kumo_cluster::control::{ControlAnswer, ControlRequest};
+    use kumo_paxos::{Incarnation, ReplicaState, Settings};
+    use kumo_session::{CellSettings, Effect, Input};
+    use std::collections::VecDeque;
+    use std::net::SocketAddr;
+
+    /// Three managers on a perfect network. The first of them leads, and somebody asks it how things stand at every step.
+    struct Bench {
+        now: Time,
+        cells: Vec<Cell<Pair>>,
+        house: ManagerHouse,
+        answer: Option<ToolAnswer>,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let cells: Vec<Cell<Pair>> = (0..3).map(cell).collect();
+            let settings = ManagerSettings {
+                life: 7,
+                lease_micros: 1_500_000,
+                keepalive_micros: 2_000_000,
+                connect_retry_limit: 4,
+                connect_timeout_steps: 3,
+                clock_interval_micros: 500_000,
+                replace_delay_micros: 4_000_000,
+                auto_replace: false,
+                unit_micros: 100_000,
+                session_timeout_micros: 10_000_000,
+                durable: false,
+                voter_patience_micros: 60_000_000,
+                broken: kumo_cluster::Broken::default(),
+            };
+            let house = ManagerHouse::new(Manager::new(settings, Time(0)), Arc::new(NodeMetrics::new(true)));
+            let mut bench = Bench { now: Time(0), cells, house, answer: None };
+            let hello = cell(0).hello();
+            let mut tool = vec![HouseInput::Up(TOOL, kumo_paxos::Hello { side: Side::Tool, ..hello })];
+            bench.house.turn(bench.now, &mut tool, &bench.cells[0], &mut Vec::new());
+            let pairs = (0..3).flat_map(|from| (0..3).map(move |to| (from, to)));
+            for (from, to) in pairs.filter(|(from, to)| from != to) {
+                let up = Input::PeerUp(bench.cells[to].hello());
+                bench.step(from, up, &|_| true);
+            }
+            bench
+        }
+
+        /// A step of one, and what follows from it among those that are there.
+        fn step(&mut self, which: usize, input: Input, there: &dyn Fn(usize) -> bool) {
+            let mut inputs = VecDeque::from([(which, input)]);
+            while let Some((which, input)) = inputs.pop_front() {
+                let mut effects = Vec::new();
+                self.cells[which].step(self.now, input, &mut effects);
+                for effect in effects {
+                    if let Effect::Peer(to, envelope) = effect {
+                        let to = usize::from(to.port()) - 1;
+                        inputs.extend(there(to).then_some((to, Input::Peer(envelope))));
+                    }
+                }
+            }
+        }
+
+        /// Ten milliseconds at a time, with a question each.
+        fn pass(&mut self, steps: usize, there: &dyn Fn(usize) -> bool) {
+            for _ in 0..steps {
+                self.now = self.now.plus_micros(10_000);
+                for which in (0..3).filter(|&which| there(which)) {
+                    self.step(which, Input::Timeout, there);
+                }
+                let ask = ToolRequest::Control(ControlRequest::Stat).to_bytes();
+                let mut wanted = Vec::new();
+                self.house.turn(
+                    self.now,
+                    &mut vec![HouseInput::Frame(TOOL, ask)],
+                    &self.cells[0],
+                    &mut wanted,
+                );
+                for effect in wanted {
+                    match effect {
+                        HouseEffect::Propose(command) => self.step(0, Input::House(command), there),
+                        HouseEffect::Send(TOOL, body) => {
+                            self.answer = Some(ToolAnswer::from_bytes(body).unwrap());
+                        }
+                        HouseEffect::Send(..) | HouseEffect::Hangup(_) | HouseEffect::Change(_) => {}
+                    }
+                }
+            }
+        }
+
+        fn states(&self) -> Vec<Option<ReplicaState>> {
+            let Some(ToolAnswer::Control(ControlAnswer::Stat(stat))) = &self.answer else {
+                panic!("the master answers: {:?}", self.answer)
+            };
+            stat.voters.iter().map(|voter| voter.state).collect()
+        }
+    }
+
+    fn cell(place: u16) -> Cell<Pair> {
+        let address = |place: u16| SocketAddr::from(([10, 0, 0, 1], place + 1));
+        let settings = Settings {
+            address: address(place),
+            peers: (0..3).filter(|&other| other != place).map(address).collect(),
+            extension: false,
+            incarnation: Incarnation(u128::from(place) + 1),
+            unit_micros: 100_000,
+            entropy: u128::from(place) + 100,
+            durable: false,
+            forms_after_micros: 0,
+        };
+        let cell = CellSettings { session_timeout_micros: 10_000_000, sessions_max: 16 };
+        Cell::new(settings, cell, Pair::default(), Time(0))
+    }
+
+    #[test]
+    fn a_manager_that_is_asked_all_the_time_hears_how_the_others_do() {
+        let mut bench = Bench::new();
+        bench.pass(500, &|_| true);
+        assert!(bench.cells[0].is_master(), "the eldest of equals leads");
+        assert_eq!(bench.states(), [Some(ReplicaState::Voting); 3]);
+        bench.pass(100, &|which| which != 2);
+        let (up, down) = (Some(ReplicaState::Voting), Some(ReplicaState::Down));
+        assert_eq!(bench.states(), [up, up, down]);
+        bench.pass(100, &|_| true);
+        assert_eq!(bench.states(), [up, up, up]);
+    }
+
+    const TOOL: ConnectionId = ConnectionId(9);
 }

@@ -89,6 +89,7 @@ impl World {
             unit_micros: UNIT_MICROS,
             entropy,
             durable: self.plan.durable,
+            forms_after_micros: 0,
         };
         let cell_settings = CellSettings {
             session_timeout_micros: self.plan.session_timeout_micros,

@@ -68,6 +68,7 @@ impl World {
             unit_micros: UNIT_MICROS,
             entropy,
             durable: true,
+            forms_after_micros: 0,
         };
         let cell_settings = CellSettings { session_timeout_micros: 10_000_000, sessions_max: 16 };
         let (snapshot, records) = (slot.disk.snapshot(), slot.disk.records());
