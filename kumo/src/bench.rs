@@ -1,6 +1,7 @@
 //! `kumo bench`: how fast a cell or a store is, with every value verified.
 
 mod client;
+mod processes;
 mod store;
 mod tally;
 mod value;
@@ -11,6 +12,7 @@ use crate::target::{Target, seconds};
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Bencher, Shared};
 use pfs::{Options, WRITE_BYTES_MAX};
+use processes::Processes;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,6 +54,9 @@ pub struct CellBench {
     /// Reads are linear, at the master; otherwise at the least-loaded replica
     #[arg(long)]
     pub sync: bool,
+    /// Processes whose processor time is counted: all replicas
+    #[arg(long, value_name = "PID,PID...", value_delimiter = ',')]
+    pub pids: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +81,7 @@ pub async fn run(bench: Bench, target: Target, out: Out) -> Result<(), Failure> 
 async fn measure(plan: CellBench, target: Target, out: Out) -> Result<(), Failure> {
     let mut options = target.options()?;
     options.sync = plan.sync;
+    let processes = Processes::new(&plan.pids)?;
     let clients = plan.clients as usize;
     let shared = Arc::new(Shared::new(plan.clone()));
     let (ready, go) = (Arc::new(Barrier::new(clients + 1)), Arc::new(Barrier::new(clients + 1)));
@@ -87,7 +93,7 @@ async fn measure(plan: CellBench, target: Target, out: Out) -> Result<(), Failur
     // A client that could not start still comes to both barriers, so nobody waits for ever.
     ready.wait().await;
     shared.start(Instant::now());
-    let (began, cpu) = (Instant::now(), cpu());
+    let (began, cpu, servers_before) = (Instant::now(), cpu(), processes.cpu()?);
     go.wait().await;
     let mut tally = Tally::new();
     let mut first_error = None;
@@ -103,7 +109,9 @@ async fn measure(plan: CellBench, target: Target, out: Out) -> Result<(), Failur
     let spent = shared.ended_at().unwrap_or_else(Instant::now).saturating_duration_since(began);
     tally.wrong += shared.wrong_at_end();
     let cpu = shared.cpu_at_end().saturating_sub(cpu);
-    report(&plan, &tally, &shared, spent, cpu, out)
+    let servers = processes.cpu()?.zip(servers_before).map(|(after, before)| after.saturating_sub(before));
+    let object = results(&plan, &tally, &shared, spent, cpu, servers);
+    report(object, tally.wrong, out)
 }
 
 async fn prepare(index: u32, options: Options, shared: Arc<Shared>) -> Result<Bencher, Failure> {
@@ -123,15 +131,7 @@ async fn drive(
     bencher?.run().await
 }
 
-fn report(
-    plan: &CellBench,
-    tally: &Tally,
-    shared: &Shared,
-    spent: Duration,
-    cpu: Duration,
-    out: Out,
-) -> Result<(), Failure> {
-    let object = results(plan, tally, shared, spent, cpu);
+fn report(object: Value, wrong: u64, out: Out) -> Result<(), Failure> {
     let text = || {
         let rows: Vec<Vec<String>> = object
             .as_object()
@@ -140,7 +140,7 @@ fn report(
         table(&rows)
     };
     out.result(object.clone(), text)?;
-    match tally.wrong {
+    match wrong {
         0 => Ok(()),
         wrong => Err(Failure::refused(format!("{wrong} results were wrong"))),
     }
@@ -150,10 +150,20 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn results(plan: &CellBench, tally: &Tally, shared: &Shared, spent: Duration, cpu: Duration) -> Value {
+fn results(
+    plan: &CellBench,
+    tally: &Tally,
+    shared: &Shared,
+    spent: Duration,
+    cpu: Duration,
+    servers: Option<Duration>,
+) -> Value {
     let percentile = |part: f64| tally.latency_us.value_at_quantile(part);
     let ops = tally.latency_us.len();
-    let per_op = |micros: f64| if ops == 0 { 0.0 } else { (micros / ops as f64 * 100.0).round() / 100.0 };
+    let per_op = |time: Duration| match ops {
+        0 => 0.0,
+        ops => (time.as_micros() as f64 / ops as f64 * 100.0).round() / 100.0,
+    };
     json!({
         "op": plan.op.to_possible_value().map(|value| value.get_name().to_owned()),
         "clients": plan.clients,
@@ -171,7 +181,8 @@ fn results(plan: &CellBench, tally: &Tally, shared: &Shared, spent: Duration, cp
         "errors": tally.errors,
         "wrong": tally.wrong,
         "verified": tally.verified,
-        "client_cpu_us": per_op(cpu.as_micros() as f64),
+        "client_cpu_us": per_op(cpu),
+        "server_cpu_us": servers.map(per_op),
     })
 }
 
@@ -189,5 +200,5 @@ Examples:
 Values are verified: every read, message and fencing number, and every client's file at the end; a wrong one ends
 with 1. --format json: op, clients, size, contended, sync, secs, ops, ops_s, p50_us, p99_us, p999_us, max_us,
 gap_us_max (the longest time in which no client had a success), errors, wrong, verified,
-client_cpu_us (processor time of the clients per operation).
+client_cpu_us and server_cpu_us (processor time per operation; the latter with --pids).
 A lock operation is a lock and its unlock, a queue operation a post and a wait.";

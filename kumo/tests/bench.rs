@@ -20,7 +20,11 @@ fn every_operation_is_measured_and_verified() {
             assert!(result["verified"].as_u64() >= result["ops"].as_u64());
         }
     }
-    cell.json(&["bench", "cell", "--op", "read", "--sync", "--clients", "2", "--secs", "0.1"]);
+    let pids: Vec<String> = cell.pids.iter().map(u32::to_string).collect();
+    let pids = pids.join(",");
+    let sync =
+        ["bench", "cell", "--op", "read", "--sync", "--clients", "2", "--secs", "0.1", "--pids", &pids];
+    assert!(cell.json(&sync)["server_cpu_us"].is_number());
     // Nothing is left behind but the folder.
     assert!(
         cell.json(&["queue", "ls"])["queues"].as_array().unwrap().iter().all(|queue| queue["ready"] == 0)

@@ -4,9 +4,9 @@ mod connection;
 mod driver;
 mod keys;
 mod native;
-mod processes;
 
 use super::plain;
+use super::processes::Processes;
 use super::tally::Tally;
 use crate::failure::Failure;
 use crate::output::{Out, row, table};
@@ -15,7 +15,6 @@ use clap::{Args, ValueEnum};
 use driver::{Driver, Outcome};
 use kumo_wire::memcache::VALUE_BYTES_MAX_DEFAULT;
 use native::Native;
-use processes::Processes;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
