@@ -52,6 +52,7 @@ mod identity;
 mod manager;
 mod message;
 mod mutation;
+mod range;
 mod record;
 mod ring;
 mod server;
@@ -67,10 +68,11 @@ pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::{Manager, recruits_wanted};
 pub use message::{
-    Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Range, Recruit, Refusal,
-    Remembered, Reply, Request, Seat, Unsettled, Upto,
+    Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Recruit, Refusal, Remembered,
+    Reply, Request, Seat, Unsettled, Upto,
 };
 pub use mutation::{Broken, Mutation};
+pub use range::Range;
 pub use record::{Clock, Kind, Record, SpaceNumber, Stamp};
 pub use ring::{Arc, COPIES, POINTS, Table, points};
 pub use server::{Counts, Server};

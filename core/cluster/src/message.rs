@@ -4,11 +4,11 @@
 //! (numbers little-endian, byte strings with a `u32` length, lists with a `u32` count).
 
 use crate::{
-    GatewayId, Incarnation, KeyHash, Record, RequestId, ServerId, Space, SpaceNumber, StoreKey, Usage,
+    GatewayId, Incarnation, KeyHash, Range, Record, RequestId, ServerId, Space, SpaceNumber, StoreKey, Usage,
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Time};
-use kumo_wire::{Malformed, Reader, Wire, Writer, wire_enum, wire_struct};
+use kumo_wire::{wire_enum, wire_struct};
 use std::net::SocketAddr;
 
 /// What a gateway wants of a key. Expiries are as the client said them: what they mean depends on the time, and that
@@ -173,19 +173,6 @@ pub struct Remembered {
 pub enum Upto {
     Marked { upto: StoreKey },
     Ids { upto: Option<RequestId> },
-}
-
-/// A stretch of the ring, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Range {
-    pub first: KeyHash,
-    pub last: KeyHash,
-}
-
-impl Range {
-    pub fn contains(&self, hash: KeyHash) -> bool {
-        self.first <= hash && hash <= self.last
-    }
 }
 
 /// How far a server is with its part of a replace.
@@ -515,21 +502,6 @@ wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
 wire_enum!(Upto { 1 = Marked { upto }, 2 = Ids { upto } });
-
-/// A range from a peer is checked here: everything else relies on its order.
-impl Wire for Range {
-    fn encode(&self, out: &mut Writer) {
-        self.first.encode(out);
-        self.last.encode(out);
-    }
-    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
-        let range = Range { first: Wire::decode(input)?, last: Wire::decode(input)? };
-        if range.first > range.last {
-            return Err(Malformed::Rule("a range ends before it begins"));
-        }
-        Ok(range)
-    }
-}
 
 wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
 wire_struct!(Alive {
