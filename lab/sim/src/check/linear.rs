@@ -1,8 +1,8 @@
-//! Linearizability of one register, after Wing and Gong: search an order of the operations that fits their
-//! times and their results, remembering the dead ends.
+//! Linearizability of one register: a file that is written, compared, deleted and read as a whole.
 
 use super::Verdict;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use super::order::{self, Object};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A file's content: a number that no two writes share. [`ABSENT`]: no file.
 pub type Value = u64;
@@ -11,15 +11,7 @@ pub type Value = u64;
 pub const ABSENT: Value = 0;
 
 /// One operation on the register.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub invoked: u64,
-    /// `None`: it may take effect at any later time.
-    pub settled: Option<u64>,
-    /// Whether it took effect is not known.
-    pub unclear: bool,
-    pub action: Action,
-}
+pub type Step = order::Step<Action>;
 
 /// What the operation did, as its result says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,17 +34,7 @@ pub enum Action {
 /// Whether some order of the steps explains all results. `versions`: of each value that anybody saw. A version
 /// that only a refusal named belongs to a value that nobody saw.
 pub fn check(steps: &[Step], versions: &BTreeMap<Value, u64>) -> Verdict {
-    let steps = relevant(steps, versions);
-    let mut search = Search { steps: &steps, versions, dead: HashSet::new(), placed: 0 };
-    let mut done = vec![0u64; steps.len().div_ceil(64)];
-    match search.place(&mut done, ABSENT, 0) {
-        Outcome::Found => Ok(()),
-        Outcome::None => Err(explain(&steps, search.placed)),
-        Outcome::TooMuch => Err(format!(
-            "the search for an order of {} steps was given up after {STATES_MAX} states",
-            steps.len()
-        )),
-    }
+    order::check(&Register { versions }, &ABSENT, relevant(steps, versions))
 }
 
 /// Leaves out what cannot help to explain anything: writes of unknown outcome whose value nobody
@@ -85,60 +67,17 @@ fn relevant(steps: &[Step], versions: &BTreeMap<Value, u64>) -> Vec<Step> {
     steps.iter().filter(helps).cloned().collect()
 }
 
-enum Outcome {
-    Found,
-    None,
-    TooMuch,
-}
-
-struct Search<'a> {
-    steps: &'a [Step],
+/// A file that holds one value.
+struct Register<'a> {
     versions: &'a BTreeMap<Value, u64>,
-    dead: HashSet<(Vec<u64>, Value)>,
-    /// The most steps that could be put into order, for the explanation.
-    placed: usize,
 }
 
-impl Search<'_> {
-    /// Puts the remaining steps into order from here, if that can be done.
-    fn place(&mut self, done: &mut Vec<u64>, value: Value, count: usize) -> Outcome {
-        let open = |done: &[u64], index: usize| done[index / 64] >> (index % 64) & 1 == 0;
-        let must = (0..self.steps.len()).filter(|&index| open(done, index) && !self.steps[index].unclear);
-        // Nothing may come before a step that was over before it began.
-        let Some(bound) = must.map(|index| self.steps[index].settled.unwrap_or(u64::MAX)).min() else {
-            return Outcome::Found;
-        };
-        self.placed = self.placed.max(count);
-        if self.dead.len() > STATES_MAX {
-            return Outcome::TooMuch;
-        }
-        if !self.dead.insert((done.clone(), value)) {
-            return Outcome::None;
-        }
-        for index in 0..self.steps.len() {
-            let step = &self.steps[index];
-            if !open(done, index) || step.invoked > bound || self.too_late(done, step) {
-                continue;
-            }
-            let Some(next) = self.after(value, &step.action) else { continue };
-            done[index / 64] |= 1 << (index % 64);
-            match self.place(done, next, count + 1) {
-                Outcome::None => done[index / 64] &= !(1 << (index % 64)),
-                found @ (Outcome::Found | Outcome::TooMuch) => return found,
-            }
-        }
-        Outcome::None
-    }
+impl Object for Register<'_> {
+    type State = Value;
+    type Action = Action;
 
-    /// An unclear step that the cell has said is over cannot follow a step that was called after that.
-    fn too_late(&self, done: &[u64], step: &Step) -> bool {
-        let Some(settled) = step.settled.filter(|_| step.unclear) else { return false };
-        let placed = (0..self.steps.len()).filter(|index| done[index / 64] >> (index % 64) & 1 == 1);
-        placed.map(|index| self.steps[index].invoked).any(|invoked| invoked > settled)
-    }
-
-    /// The value after that action, if the action gives its result in this state.
-    fn after(&self, value: Value, action: &Action) -> Option<Value> {
+    fn after(&self, value: &Value, action: &Action) -> Option<Value> {
+        let value = *value;
         let is = |expected: &u64| match self.versions.get(&value) {
             _ if value == ABSENT => *expected == 0,
             Some(version) => version == expected,
@@ -153,23 +92,6 @@ impl Search<'_> {
         }
     }
 }
-
-fn explain(steps: &[Step], placed: usize) -> String {
-    let mut text = format!("no order explains these {} steps (at most {placed} fit):", steps.len());
-    for step in steps {
-        text.push_str(&format!(
-            "\n  {:>12} .. {:>12} {}{:?}",
-            step.invoked,
-            step.settled.map_or("?".to_owned(), |time| time.to_string()),
-            if step.unclear { "perhaps " } else { "" },
-            step.action
-        ));
-    }
-    text
-}
-
-/// States visited before the search is given up: some hundred megabytes, never seen in a run.
-const STATES_MAX: usize = 500_000;
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ pub mod appends;
 pub mod events;
 pub mod linear;
 pub mod locks;
+pub mod order;
 pub mod own;
 pub mod queues;
 pub mod registers;
