@@ -4,13 +4,14 @@ use crate::fault::Fault;
 use crate::run::{Options, Report, Summary, run, run_many};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: sim --seed N [--trace] [--without FAULT]...
-       sim --seeds COUNT [--from N] [--jobs N] [--without FAULT]...
+const USAGE: &str = "usage: sim --seed N [--trace] [--plain] [--without FAULT]...
+       sim --seeds COUNT [--from N] [--jobs N] [--plain] [--without FAULT]...
        sim store ...: the same of a store cluster
   --seed N          run one seed and print its trace (--quiet: only its result)
   --seeds COUNT     run many, print their count and the seeds that failed
   --from N          the first of them (0)
   --jobs N          so many at a time (2)
+  --plain           only clients of the first kinds: no trees, floods of events, watches of locks and queues
   --without FAULT   leave one kind of fault out; the others strike as before";
 
 /// What was asked on the command line.
@@ -61,6 +62,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             "--from" => wish.from = number()?,
             "--jobs" => wish.jobs = number()? as usize,
             "--trace" => wish.options.trace = true,
+            "--plain" => wish.options.plain = true,
             "--quiet" => wish.options.trace = false,
             "--without" => {
                 let name = arguments.next().ok_or("--without needs the name of a fault")?;
@@ -123,6 +125,7 @@ fn print(summary: &Summary) {
         summary.succeeded,
         summary.compared
     );
+    println!("  events omitted {}", summary.overflows);
     for (fault, count) in &summary.faults {
         println!("  {:<14} {count}", fault.name());
     }

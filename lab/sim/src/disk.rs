@@ -13,6 +13,8 @@ pub struct Disk {
     first: u64,
     /// Records below this number survive anything but the loss of the disk.
     synced: u64,
+    /// What is left of the record that was being written when the power failed.
+    torn: Bytes,
     snapshot: Option<(Position, Vec<Bytes>)>,
     /// Whose memory this is, if it is anybody's: what the last record of that kind says.
     life: Option<Incarnation>,
@@ -25,7 +27,7 @@ pub struct Disk {
 pub enum Damage {
     /// All that was written is there: only the process died.
     None,
-    /// What was not synced is gone, from some point on; the record at that point may be torn, which its checksum shows.
+    /// What was not synced is gone, from some point on, which may be inside a record.
     Unsynced,
     /// Another disk, empty.
     Lost,
@@ -41,6 +43,8 @@ impl Disk {
         if let Record::Life { incarnation, .. } = record {
             self.life = Some(*incarnation);
         }
+        // Who writes has cut off what was torn.
+        self.torn.clear();
         self.log.push(bytes);
         Some(self.written())
     }
@@ -71,13 +75,19 @@ impl Disk {
     }
 
     /// The node is gone; what is left of its disk.
-    pub fn crash(&mut self, damage: Damage, random: &mut Random) {
+    /// `tears` says where a record is torn.
+    pub fn crash(&mut self, damage: Damage, random: &mut Random, tears: &mut Random) {
         match damage {
             Damage::None => {}
             Damage::Unsynced => {
                 let floor = self.synced.max(self.first);
                 let kept = random.between(floor, self.written().max(floor));
-                self.log.truncate((kept - self.first) as usize);
+                let whole = (kept - self.first) as usize;
+                self.torn = match self.log.get(whole) {
+                    Some(record) => record.slice(..tears.below(record.len() as u64) as usize),
+                    None => Bytes::new(),
+                };
+                self.log.truncate(whole);
                 self.life = self.records().into_iter().rev().find_map(|record| match record {
                     Record::Life { incarnation, .. } => Some(incarnation),
                     Record::Promised(_)
@@ -100,7 +110,11 @@ impl Disk {
         self.snapshot.clone()
     }
 
+    /// The log as a process finds it that starts, without what is torn.
     pub fn records(&self) -> Vec<Record> {
+        // A checksum shows it before anything is decoded; but no part of a record may pass for a record either.
+        let torn = Record::from_bytes(self.torn.clone());
+        assert!(torn.is_err(), "a torn record is read as a whole one: {torn:?}");
         let read =
             |bytes: &Bytes| Record::from_bytes(bytes.clone()).expect("a record is read as it was written");
         self.log.iter().map(read).collect()
@@ -122,17 +136,20 @@ mod tests {
 
     #[test]
     fn what_was_synced_survives_a_crash_and_the_rest_is_a_prefix() {
+        let mut torn = 0;
         for seed in 0..50 {
             let mut disk = Disk::default();
             for instance in 0..10 {
                 write(&mut disk, &decided(instance)).unwrap();
             }
             disk.sync(4);
-            disk.crash(Damage::Unsynced, &mut Random::new(seed, "disk"));
+            disk.crash(Damage::Unsynced, &mut Random::new(seed, "disk"), &mut Random::new(seed, "tears"));
+            torn += usize::from(!disk.torn.is_empty());
             let left = disk.records();
             assert!((4..=10).contains(&left.len()));
             assert!(left.iter().enumerate().all(|(index, record)| *record == decided(index as u64)));
         }
+        assert!(torn > 10, "a record was torn only {torn} times");
     }
 
     #[test]

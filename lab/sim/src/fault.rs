@@ -124,6 +124,8 @@ pub struct Plan {
     pub clients: Vec<Role>,
     /// Values of more than 64 KiB, out of band.
     pub large: bool,
+    /// The directory in which too much happens has a path as long as paths may be.
+    pub deep: bool,
     /// Clocks at double and half speed, and jumping: leases and a client's own certainty mean nothing then.
     pub wild_clocks: bool,
     /// More replicas may forget than the cell can bear: then it may stop, but must not guess.
@@ -150,6 +152,7 @@ impl Plan {
             extension: random.permille(200),
             clients: Vec::new(),
             large: random.permille(150),
+            deep: false,
             wild_clocks: random.permille(200),
             beyond: random.permille(100),
             chaos_micros,
@@ -157,11 +160,11 @@ impl Plan {
             sync_micros_max: [500, 2_000, 20_000][random.below(3) as usize],
             strikes: BTreeMap::new(),
         };
-        let theme = random.below(Role::ALL.len() as u64) as usize;
+        let theme = random.below(Role::PLAIN.len() as u64) as usize;
         for index in 0..random.between(4, 8) as usize {
             // Half of the clients do related things, so that they meet.
             let role = if index % 2 == 0 { theme + index / 2 % 2 } else { random.below(9) as usize };
-            plan.clients.push(Role::ALL[role % Role::ALL.len()]);
+            plan.clients.push(Role::PLAIN[role % Role::PLAIN.len()]);
         }
         // Who takes needs somebody who gives.
         if plan.clients.iter().any(|role| matches!(role, Role::Consume | Role::Receive)) {
@@ -182,6 +185,30 @@ impl Plan {
             }
         }
         plan
+    }
+
+    /// In two runs of three, clients of the later kinds take the place of some. They are drawn from a stream of
+    /// their own: a plain run is what its seed was before there were any.
+    pub fn widen(&mut self) {
+        let mut random = Random::new(self.seed, "later clients");
+        let later: &[Role] = match random.below(100) {
+            0..10 => &[Role::Tree; 4],
+            10..36 => &[Role::Tree; 2],
+            36..52 => &[
+                Role::Observe,
+                Role::Observe,
+                Role::Change,
+                Role::Contend,
+                Role::Contend,
+                Role::Produce,
+                Role::Consume,
+            ],
+            52..66 => &[Role::Flood, Role::Lag, Role::Lag],
+            _ => return,
+        };
+        self.deep = random.permille(750);
+        self.clients.truncate(PLAIN_BESIDE);
+        self.clients.extend(later);
     }
 
     /// Whether that trouble can strike such a cell.
@@ -215,6 +242,8 @@ impl Plan {
 
 /// Small windows are filled often, and a change of members crosses few no-ops: more happens around the boundary.
 const WINDOWS: [Option<u64>; 6] = [None, Some(3), Some(8), Some(16), Some(32), Some(100)];
+/// Clients of the first kinds in a run with later ones.
+const PLAIN_BESIDE: usize = 4;
 /// Before this a cell forms undisturbed.
 const QUIET_MICROS: u64 = 1_200_000;
 
@@ -244,11 +273,15 @@ mod tests {
 
     #[test]
     fn every_fault_and_role_is_drawn() {
-        let plans: Vec<Plan> = (0..500).map(|seed| Plan::new(seed, &BTreeSet::new())).collect();
+        let mut plans: Vec<Plan> = (0..500).map(|seed| Plan::new(seed, &BTreeSet::new())).collect();
+        for role in Role::PLAIN {
+            assert!(plans.iter().any(|plan| plan.clients.contains(&role)), "{role:?}");
+        }
+        plans.iter_mut().for_each(Plan::widen);
         for fault in Fault::ALL {
             assert!(plans.iter().any(|plan| plan.strikes.contains_key(&fault)), "{fault:?}");
         }
-        for role in Role::ALL {
+        for role in Role::LATER {
             assert!(plans.iter().any(|plan| plan.clients.contains(&role)), "{role:?}");
         }
     }

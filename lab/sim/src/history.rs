@@ -172,6 +172,14 @@ impl History {
         self.operations.iter().filter(fine).count() as u64
     }
 
+    /// Answers that said that events were omitted.
+    pub fn overflows(&self) -> u64 {
+        let told = |operation: &&Operation| {
+            matches!(operation.finished, Some((_, Ending::Events { omitted: 1.., .. })))
+        };
+        self.operations.iter().filter(told).count() as u64
+    }
+
     /// The commands with their clients, in the order they were called.
     pub fn commands(&self) -> impl Iterator<Item = (&Operation, &Command)> {
         self.operations.iter().filter_map(|operation| match &operation.call {

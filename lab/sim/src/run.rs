@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Options {
     /// Faults left out, to find the one that matters.
     pub without: BTreeSet<Fault>,
+    /// Clients of the first kinds only.
+    pub plain: bool,
     /// Keep the text of the trace.
     pub trace: bool,
 }
@@ -31,6 +33,8 @@ pub struct Report {
     pub succeeded: u64,
     /// How often two replicas were compared at one position.
     pub compared: u64,
+    /// How often a session was told that events were omitted.
+    pub overflows: u64,
     /// A change of members crossed a crash, and the cell may have stopped.
     pub excused: bool,
     pub failure: Option<String>,
@@ -39,7 +43,10 @@ pub struct Report {
 
 /// Runs one seed. A panic in a core is a failure like any other.
 pub fn run(seed: u64, options: &Options) -> Report {
-    let plan = Plan::new(seed, &options.without);
+    let mut plan = Plan::new(seed, &options.without);
+    if !options.plain {
+        plan.widen();
+    }
     let mut world = World::new(plan, options.trace);
     let panic = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let mut report = world.report();
@@ -66,6 +73,9 @@ pub struct Summary {
     pub calls: u64,
     pub succeeded: u64,
     pub compared: u64,
+    pub overflows: u64,
+    /// There were clients of the first kinds only.
+    pub plain: bool,
     pub failures: BTreeMap<u64, String>,
     /// Runs in which nothing succeeded.
     pub idle: u64,
@@ -80,6 +90,7 @@ impl Summary {
         self.calls += report.calls;
         self.succeeded += report.succeeded;
         self.compared += report.compared;
+        self.overflows += report.overflows;
         self.idle += u64::from(report.succeeded == 0);
         self.excused += u64::from(report.excused);
         for (fault, count) in report.faults {
@@ -104,6 +115,9 @@ impl Summary {
         if self.runs < RUNS_FOR_FAULTS {
             return None;
         }
+        if !self.plain && self.overflows * 100 < self.runs {
+            return Some(format!("events were omitted only {} times in {} runs", self.overflows, self.runs));
+        }
         let rare =
             Fault::ALL.iter().find(|fault| self.faults.get(fault).copied().unwrap_or(0) * 100 < self.runs);
         rare.map(|fault| format!("{} took effect too rarely: {:?}", fault.name(), self.faults.get(fault)))
@@ -119,7 +133,7 @@ pub fn run_many(
     progress: impl Fn(u64, Option<(u64, &str)>) + Sync,
 ) -> Summary {
     let next = AtomicU64::new(0);
-    let summary = Mutex::new(Summary::default());
+    let summary = Mutex::new(Summary { plain: options.plain, ..Summary::default() });
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {

@@ -10,6 +10,7 @@ pub mod order;
 pub mod own;
 pub mod queues;
 pub mod registers;
+pub mod trees;
 
 /// What a checker found: a sentence for whoever reads the trace.
 pub type Verdict = Result<(), String>;

@@ -1,9 +1,12 @@
 //! What the clients of a run do, and the bytes they write: every value says who wrote it, so that whatever is
 //! read later can be traced to one call.
 
+mod events;
+mod trees;
 mod worker;
 
-pub use worker::{Role, Worker};
+pub use trees::{tree_paths, tree_root};
+pub use worker::{Role, Setting, Worker};
 
 use crate::history::ClientNumber;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,12 +21,21 @@ pub const OWN: &str = "/o/";
 pub const FENCED: &str = "/f/";
 /// The directory whose events are watched.
 pub const WATCHED: &str = "/e";
+/// A lock that whoever has it keeps, so that others wait for it.
+pub const KEPT: &str = "kept";
 pub const REGISTER_FILES: u64 = 3;
 pub const APPEND_FILES: u64 = 2;
 pub const LOCKS: u64 = 2;
 /// Queues that are only waited on, and queues that are received from.
 pub const WAIT_QUEUES: [&str; 2] = ["wait-0", "wait-1"];
 pub const RECEIVE_QUEUES: [&str; 1] = ["receive-0"];
+
+/// The directory in which more happens than is kept for who does not ask. With a path as long as paths may be, a
+/// few hundred events are too many bytes; otherwise it takes as many events as are kept.
+pub fn flood_folder(deep: bool) -> String {
+    let depth = if deep { 15 } else { 0 };
+    format!("/w{}", format!("/{}", "x".repeat(254)).repeat(depth))
+}
 
 /// Bytes of a [`Token`].
 pub const TOKEN_BYTES: usize = 16;

@@ -28,10 +28,21 @@ pub enum Role {
     Watch,
     /// Makes what is watched.
     Change,
+    /// Does everything that can be done to files and directories, in a small tree and in a `Sync` session.
+    Tree,
+    /// Watches a directory, a lock and a queue.
+    Observe,
+    /// Waits for a lock that others keep.
+    Contend,
+    /// Makes more events than are kept.
+    Flood,
+    /// Watches those, some for long without asking.
+    Lag,
 }
 
 impl Role {
-    pub const ALL: [Role; 9] = [
+    /// The first kinds, which seeds that failed once know.
+    pub const PLAIN: [Role; 9] = [
         Role::Register,
         Role::Append,
         Role::Own,
@@ -42,22 +53,35 @@ impl Role {
         Role::Watch,
         Role::Change,
     ];
+    pub const LATER: [Role; 5] = [Role::Tree, Role::Observe, Role::Contend, Role::Flood, Role::Lag];
+}
+
+/// What a client finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// There are values of more than 64 KiB.
+    pub large: bool,
+    /// The flooded directory has a path as long as paths may be.
+    pub deep: bool,
+    /// How often the cell went on from a survivor: every time a new tree is begun.
+    pub era: u64,
 }
 
 /// One client program.
 #[derive(Debug)]
 pub struct Worker {
-    client: ClientNumber,
+    pub(super) client: ClientNumber,
     role: Role,
     sync: bool,
-    random: Random,
+    pub(super) setting: Setting,
+    pub(super) random: Random,
     /// Bytes of a large value, in runs that have them.
     large: Option<u64>,
-    count: u64,
+    pub(super) count: u64,
     /// Versions last seen of the shared files.
-    versions: BTreeMap<String, u64>,
+    pub(super) versions: BTreeMap<String, u64>,
     /// The lock held: its name and number, whether it is exclusive, and the writes still to do under it.
-    held: Option<(String, u64, bool, u64)>,
+    pub(super) held: Option<(String, u64, bool, u64)>,
     /// The message last shown by a peek: one in three is deleted.
     shown: Option<(String, u64)>,
     /// The message received and not yet acknowledged.
@@ -65,12 +89,18 @@ pub struct Worker {
     watching: bool,
     /// Ephemeral or not: what this client's own file is.
     ephemeral: bool,
+    /// What is still to be watched, the next last.
+    pub(super) unwatched: Vec<Resource>,
+    /// Asks for events rarely.
+    lazy: bool,
+    /// The file that is renamed again and again is there.
+    pub(super) afloat: bool,
 }
 
 impl Worker {
-    pub fn new(client: ClientNumber, role: Role, mut random: Random, large: bool) -> Worker {
+    pub fn new(client: ClientNumber, role: Role, mut random: Random, setting: Setting) -> Worker {
         let sync = match role {
-            Role::Register => true,
+            Role::Register | Role::Tree => true,
             Role::Own => false,
             Role::Append
             | Role::Lock
@@ -78,14 +108,21 @@ impl Worker {
             | Role::Consume
             | Role::Receive
             | Role::Watch
-            | Role::Change => random.permille(500),
+            | Role::Change
+            | Role::Observe
+            | Role::Contend
+            | Role::Flood
+            | Role::Lag => random.permille(500),
         };
-        let large = large.then(|| random.between(66_000, 200_000));
+        let large = setting.large.then(|| random.between(66_000, 200_000));
         let ephemeral = random.permille(500);
+        let unwatched = super::events::unwatched(role, setting.deep, &mut random);
+        let lazy = role == Role::Lag && random.permille(600);
         Worker {
             client,
             role,
             sync,
+            setting,
             random,
             large,
             count: 0,
@@ -95,6 +132,9 @@ impl Worker {
             received: None,
             watching: false,
             ephemeral,
+            unwatched,
+            lazy,
+            afloat: false,
         }
     }
 
@@ -106,6 +146,7 @@ impl Worker {
     pub fn depth(&self) -> usize {
         match self.role {
             Role::Append => 3,
+            Role::Flood => 6,
             Role::Register
             | Role::Own
             | Role::Lock
@@ -113,12 +154,22 @@ impl Worker {
             | Role::Consume
             | Role::Receive
             | Role::Watch
-            | Role::Change => 1,
+            | Role::Change
+            | Role::Tree
+            | Role::Observe
+            | Role::Contend
+            | Role::Lag => 1,
         }
     }
 
     /// Microseconds until the next call.
     pub fn pause(&mut self) -> u64 {
+        if self.lazy && self.unwatched.is_empty() {
+            return self.random.between(1_500_000, 4_000_000);
+        }
+        if self.role == Role::Flood {
+            return self.flood_pause();
+        }
         match self.random.permille(100) {
             true => self.random.between(100_000, 600_000),
             false => self.random.between(1_000, 80_000),
@@ -127,7 +178,22 @@ impl Worker {
 
     /// How long this client waits for a lock or a message before it gives up.
     pub fn patience(&mut self) -> u64 {
-        self.random.between(300_000, 4_000_000)
+        match self.role {
+            Role::Contend => self.random.between(20_000, 400_000),
+            Role::Register
+            | Role::Append
+            | Role::Own
+            | Role::Lock
+            | Role::Produce
+            | Role::Consume
+            | Role::Receive
+            | Role::Watch
+            | Role::Change
+            | Role::Tree
+            | Role::Observe
+            | Role::Flood
+            | Role::Lag => self.random.between(300_000, 4_000_000),
+        }
     }
 
     /// What it asks next.
@@ -143,6 +209,10 @@ impl Worker {
             Role::Receive => self.receive(),
             Role::Watch => self.watch(),
             Role::Change => self.change(),
+            Role::Tree => self.tree(),
+            Role::Observe | Role::Lag => self.observe(),
+            Role::Contend => self.contend(),
+            Role::Flood => self.flood(),
         }
     }
 
@@ -165,7 +235,11 @@ impl Worker {
             (Call::Read { query: Query::Peek { queue }, .. }, Reply::Message { id, .. }) => {
                 self.shown = self.random.permille(330).then(|| (queue.clone(), *id));
             }
-            (Call::Command(Command::Watch { .. }), Reply::Done) => self.watching = true,
+            (Call::Command(Command::Watch { .. }), Reply::Done) => {
+                self.watching = true;
+                self.unwatched.pop();
+            }
+            (Call::Command(Command::Rename { .. }), Reply::Refused(_)) => self.afloat = false,
             _ => {}
         }
     }
@@ -184,7 +258,10 @@ impl Worker {
     }
 
     fn read(&self, path: String) -> Call {
-        let query = Query::Read { path, offset: 0, length: kumo_pfs::READ_BYTES_MAX };
+        self.ask(Query::Read { path, offset: 0, length: kumo_pfs::READ_BYTES_MAX })
+    }
+
+    pub(super) fn ask(&self, query: Query) -> Call {
         Call::Read { query, linear: self.sync }
     }
 

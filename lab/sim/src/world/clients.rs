@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::history::{Call, ClientNumber, Ending, Holding};
 use crate::network::Host;
 use crate::random::Random;
-use crate::workload::{Role, Worker};
+use crate::workload::{Role, Setting, Worker};
 use kumo_paxos::Change;
 use kumo_pfs::{Command, Event as PfsEvent, Reply};
 use kumo_session::{
@@ -53,7 +53,8 @@ impl World {
         }
         let number = ClientNumber(self.fresh() as u32);
         let random = Random::new(self.plan.seed, &format!("client {}", number.0));
-        let worker = Worker::new(number, role, random, self.plan.large);
+        let setting = Setting { large: self.plan.large, deep: self.plan.deep, era: self.eras };
+        let worker = Worker::new(number, role, random, setting);
         let sync = worker.sync();
         self.spawn(number, Program::Worker(worker, role), sync, true);
     }

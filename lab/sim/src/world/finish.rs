@@ -4,11 +4,12 @@ use super::World;
 use super::clients::Program;
 use super::operators::Recovery;
 use super::processes::{Process, ProcessId};
-use crate::check::{Verdict, appends, events, locks, own, queues, registers};
+use crate::check::{Verdict, appends, events, locks, own, queues, registers, trees};
 use crate::fault::Fault;
 use crate::history::{Call, ClientNumber, Ending};
 use crate::workload::{
-    APPEND_FILES, APPENDS, FENCED, LOCKS, OWN, RECEIVE_QUEUES, REGISTERS, WAIT_QUEUES, WATCHED,
+    APPEND_FILES, APPENDS, FENCED, LOCKS, OWN, RECEIVE_QUEUES, REGISTERS, WAIT_QUEUES, WATCHED, flood_folder,
+    tree_paths, tree_root,
 };
 use kumo_paxos::Role;
 use kumo_pfs::{Command, Query, Reply};
@@ -243,7 +244,9 @@ impl World {
             locks::exclusion(&history.holdings)?;
         }
         own::check(history, OWN)?;
-        events::check(history, WATCHED)?;
+        events::check(history, &[WATCHED, &flood_folder(self.plan.deep)])?;
+        let root = tree_root(self.eras);
+        trees::check(history, &root, !self.plan.wild_clocks, &self.tree_at_last(&root)?)?;
         if self.exceeded {
             // Whatever was on the lost majority alone is gone, and may be.
             return Ok(());
@@ -276,6 +279,22 @@ impl World {
         Reply::from_bytes(body).map_err(|malformed| malformed.to_string())
     }
 
+    /// All that is in a tree, as far as it is known.
+    fn tree_at_last(&self, root: &str) -> Result<Vec<(Query, Reply)>, String> {
+        let mut found = Vec::new();
+        if self.exceeded || !self.plan.clients.contains(&crate::workload::Role::Tree) {
+            return Ok(found);
+        }
+        for path in tree_paths(root) {
+            let read = Query::Read { path: path.clone(), offset: 0, length: kumo_pfs::READ_BYTES_MAX };
+            for query in [Query::Stat { path }, read] {
+                let reply = self.read(&query)?;
+                found.push((query, reply));
+            }
+        }
+        Ok(found)
+    }
+
     fn content(&self, path: &str) -> Result<Vec<u8>, String> {
         let query = Query::Read { path: path.to_owned(), offset: 0, length: kumo_pfs::READ_BYTES_MAX };
         match self.read(&query)? {
@@ -288,7 +307,11 @@ impl World {
     /// All sessions are over, so no ephemeral file is left.
     fn ephemerals_gone(&self) -> Verdict {
         for (_, command) in self.history.commands() {
+            // Those in a tree are renamed: its own check finds them.
             let Command::Write { path, ephemeral: true, .. } = command else { continue };
+            if !path.starts_with(OWN) {
+                continue;
+            }
             let gone = matches!(self.read(&Query::Stat { path: path.clone() })?, Reply::Refused(_));
             if !gone {
                 return Err(format!("{path} is ephemeral, and outlived its session"));

@@ -58,7 +58,8 @@ pub struct World {
     exceeded: bool,
     /// It did so by chance, not by plan.
     excused: bool,
-    /// The cell went on from a survivor: the last time it did.
+    /// How often the cell went on from a survivor, and the last time it did.
+    eras: u64,
     recovery: Option<Recovery>,
     /// What the survivor held when an operator asked for that.
     survivor_had: Vec<(Vec<u8>, String)>,
@@ -85,6 +86,8 @@ impl Packer {
 /// Streams of random numbers that the world itself draws from.
 struct Randoms {
     disk: Random,
+    /// Where records are torn.
+    tears: Random,
     clients: Random,
     faults: BTreeMap<Fault, Random>,
 }
@@ -235,6 +238,7 @@ impl World {
             agreement: Agreement::default(),
             randoms: Randoms {
                 disk: Random::new(seed, "disk"),
+                tears: Random::new(seed, "tears"),
                 clients: Random::new(seed, "clients"),
                 faults: BTreeMap::from(faults),
             },
@@ -243,6 +247,7 @@ impl World {
             chaos: true,
             exceeded: false,
             excused: false,
+            eras: 0,
             recovery: None,
             survivor_had: Vec::new(),
             failure: None,
@@ -483,6 +488,7 @@ impl World {
             calls: self.history.operations.len() as u64,
             succeeded: self.history.succeeded(),
             compared: self.agreement.compared(),
+            overflows: self.history.overflows(),
             excused: self.excused,
             failure: self.failure,
             lines: self.trace.into_lines(),

@@ -116,6 +116,7 @@ impl World {
         });
         let kept = std::mem::take(&mut self.survivor_had);
         self.recovery = Some(Recovery { at: self.now, kept });
+        self.eras += 1;
         self.exceeded = false;
         *self.struck.entry(Fault::Recover).or_default() += 1;
         self.call_back();

@@ -169,7 +169,7 @@ impl World {
             self.slots[index].listener = None;
         }
         if self.plan.durable {
-            self.slots[index].disk.crash(damage, &mut self.randoms.disk);
+            self.slots[index].disk.crash(damage, &mut self.randoms.disk, &mut self.randoms.tears);
         }
         self.break_links_to(id);
         self.break_connections_of(id);
