@@ -5,9 +5,10 @@
 //! | `log-N`      | a segment; the highest is the one written to                                |
 //! | `snapshot-N` | the state before `log-N`; older files are not needed any more               |
 //! | `writing-N`  | a snapshot not finished; worthless after a restart                          |
-//! | `trusted`    | its name becomes `untrusted` when a write failed: the memory has a hole then |
+//! | `trusted`    | its name becomes `untrusted` when the memory may have a hole                |
 //! | `damaged-T`  | a folder with files that cannot be trusted, put aside at the Unix second T  |
 
+use super::failure::{Failure, sync_folder};
 use super::{segment, snapshot};
 use crate::{NodeError, clock};
 use std::collections::BTreeSet;
@@ -75,17 +76,21 @@ impl Directory {
         Ok(listing)
     }
 
-    /// Whether an earlier process could not write what it had to.
+    /// Whether an earlier process could not be sure of what it had written.
     pub fn untrusted(&self) -> bool {
         self.path.join(UNTRUSTED).exists()
     }
 
-    /// Notes that everything from here on is remembered. The file is made now, so that a full disk can be
-    /// noted later by a mere change of its name.
+    /// Notes that everything from here on is remembered. The file is made now, so that a hole can be noted
+    /// later by a mere change of its name, also on a full disk.
     pub fn trust(&self) -> Result<(), NodeError> {
-        File::create(self.path.join(TRUSTED))
-            .and_then(|_| self.sync())
-            .map_err(|error| self.fault("write in", error))
+        File::create(self.path.join(TRUSTED)).map_err(|error| self.fault("write in", error))?;
+        self.sync()
+    }
+
+    /// Makes the names in it durable.
+    pub fn sync(&self) -> Result<(), NodeError> {
+        sync_folder(&self.path).map_err(|failure| self.failed("sync", failure))
     }
 
     /// Moves all files but the lock into a folder of their own, whose path is returned.
@@ -112,45 +117,68 @@ impl Directory {
                     fs::rename(self.path.join(&name), aside.join(&name))?;
                 }
             }
-            self.sync()
+            File::open(&self.path)?.sync_all()
         };
         moved().map_err(|error| self.fault("set files aside in", error))?;
         Ok(aside)
     }
 
-    /// Removes what the snapshot before segment `number` makes superfluous, and unfinished snapshots.
+    /// Removes what the snapshot before segment `number` makes superfluous.
     pub fn tidy(path: &Path, number: u64) -> io::Result<()> {
-        for entry in fs::read_dir(path)? {
-            let name = entry?.file_name();
-            let text = name.to_string_lossy();
-            let old = |found: Option<u64>| found.is_some_and(|found| found < number);
-            if old(self::number(&text, segment::NAME))
-                || old(self::number(&text, snapshot::NAME))
-                || old(self::number(&text, snapshot::TEMPORARY_NAME))
-            {
-                fs::remove_file(path.join(&name))?;
+        let old = |found: Option<u64>| found.is_some_and(|found| found < number);
+        remove(path, |name| {
+            old(self::number(name, segment::NAME))
+                || old(self::number(name, snapshot::NAME))
+                || old(self::number(name, snapshot::TEMPORARY_NAME))
+        })
+    }
+
+    /// Removes the snapshots that an earlier process did not finish.
+    pub fn drop_unfinished(&self) -> Result<(), NodeError> {
+        remove(&self.path, |name| number(name, snapshot::TEMPORARY_NAME).is_some())
+            .map_err(|error| self.fault("remove unfinished files in", error))
+    }
+
+    /// What to tell of a failure. After one that may have made a hole, the next start does not use this memory.
+    pub fn failed(&self, what: &'static str, failure: Failure) -> NodeError {
+        match failure {
+            Failure::Unwritten(error) => self.fault(what, error),
+            Failure::Unsynced(error) => {
+                self.distrust();
+                self.fault(what, error)
             }
         }
-        Ok(())
     }
 
     pub fn fault(&self, what: &'static str, error: io::Error) -> NodeError {
-        NodeError::Disk { what, path: self.path.clone(), error }
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                NodeError::DiskFull { what, path, error }
+            }
+            _other => NodeError::Disk { what, path, error },
+        }
     }
 
-    fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+    /// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was
+    /// not synced was not acknowledged either.
+    pub fn distrust(&self) {
+        let noted = fs::rename(self.path.join(TRUSTED), self.path.join(UNTRUSTED))
+            .and_then(|()| File::open(&self.path)?.sync_all());
+        if let Err(error) = noted {
+            tracing::error!(path = %self.path.display(), %error, "cannot mark the data as untrusted");
+        }
     }
 }
 
-/// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was not
-/// written was not acknowledged either.
-pub fn distrust(path: &Path) {
-    let noted =
-        fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)).and_then(|()| File::open(path)?.sync_all());
-    if let Err(error) = noted {
-        tracing::error!(path = %path.display(), %error, "cannot mark the data as untrusted");
+fn remove(path: &Path, superfluous: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if superfluous(&name.to_string_lossy()) {
+            fs::remove_file(path.join(&name))?;
+        }
     }
+    Ok(())
 }
 
 /// The number in a file name that is `prefix` and a number.
