@@ -104,23 +104,31 @@ impl Directory {
             })
             .find(|path| !path.exists())
             .expect("an endless sequence has a free name");
-        let moved = || -> io::Result<()> {
-            fs::create_dir(&aside)?;
-            for entry in fs::read_dir(&self.path)? {
-                let name = entry?.file_name();
-                let text = name.to_string_lossy();
-                let ours = number(&text, segment::NAME).is_some()
-                    || number(&text, snapshot::NAME).is_some()
-                    || text == TRUSTED
-                    || text == UNTRUSTED;
-                if ours {
-                    fs::rename(self.path.join(&name), aside.join(&name))?;
-                }
-            }
-            File::open(&self.path)?.sync_all()
-        };
-        moved().map_err(|error| self.fault("set files aside in", error))?;
+        self.move_to(&aside, |from, to| fs::rename(from, to))
+            .map_err(|error| self.fault("set files aside in", error))?;
         Ok(aside)
+    }
+
+    /// What is left of a memory when only some of its files are gone may look whole. So the mark is there before
+    /// the first file is moved, and goes last.
+    fn move_to(
+        &self,
+        aside: &Path,
+        mut rename: impl FnMut(&Path, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        mark_untrusted(&self.path)?;
+        fs::create_dir(aside)?;
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let text = name.to_string_lossy();
+            if number(&text, segment::NAME).is_some() || number(&text, snapshot::NAME).is_some() {
+                rename(&self.path.join(&name), &aside.join(&name))?;
+            }
+        }
+        File::open(aside)?.sync_all()?;
+        File::open(&self.path)?.sync_all()?;
+        rename(&self.path.join(UNTRUSTED), &aside.join(UNTRUSTED))?;
+        File::open(&self.path)?.sync_all()
     }
 
     /// Removes what the snapshot before segment `number` makes superfluous.
@@ -163,12 +171,22 @@ impl Directory {
     /// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was
     /// not synced was not acknowledged either.
     pub fn distrust(&self) {
-        let noted = fs::rename(self.path.join(TRUSTED), self.path.join(UNTRUSTED))
-            .and_then(|()| File::open(&self.path)?.sync_all());
-        if let Err(error) = noted {
+        if let Err(error) = mark_untrusted(&self.path) {
             tracing::error!(path = %self.path.display(), %error, "cannot mark the data as untrusted");
         }
     }
+}
+
+/// The mark that the memory here has a hole, on disk.
+fn mark_untrusted(path: &Path) -> io::Result<()> {
+    match fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)) {
+        // Marked before, or never trusted.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::create(path.join(UNTRUSTED)).map(drop)?;
+        }
+        renamed => renamed?,
+    }
+    File::open(path)?.sync_all()
 }
 
 fn remove(path: &Path, superfluous: impl Fn(&str) -> bool) -> io::Result<()> {
@@ -207,6 +225,37 @@ mod tests {
         drop(first);
         Directory::open(&path).unwrap();
         fs::remove_dir_all(path).unwrap();
+    }
+
+    /// A folder that is set aside, in which only some of the renames come about.
+    fn set_aside_until(path: &Path, renames: usize) -> io::Result<()> {
+        let directory = Directory::open(path).unwrap();
+        let mut left = renames;
+        directory.move_to(&path.join("damaged-1"), |from, to| {
+            left = left.checked_sub(1).ok_or_else(|| io::Error::other("killed"))?;
+            fs::rename(from, to)
+        })
+    }
+
+    #[test]
+    fn a_memory_set_aside_in_part_is_not_trusted() {
+        const FILES: [&str; 3] = ["log-1", "log-2", "snapshot-2"];
+        for renames in 0..=FILES.len() {
+            let path = crate::durable::scratch("aside-in-part");
+            for name in FILES.iter().chain(&[TRUSTED]) {
+                fs::write(path.join(name), []).unwrap();
+            }
+            set_aside_until(&path, renames).unwrap_err();
+            let directory = Directory::open(&path).unwrap();
+            let left = directory.list().unwrap();
+            assert_eq!(left.segments.len() + left.snapshots.len(), FILES.len() - renames);
+            assert!(directory.untrusted(), "after {renames} renames");
+            // The next start does the rest.
+            directory.set_aside().unwrap();
+            assert!(!directory.untrusted());
+            assert_eq!(directory.list().unwrap(), Listing::default());
+            fs::remove_dir_all(path).unwrap();
+        }
     }
 
     #[test]
