@@ -35,7 +35,7 @@ impl Directory {
     /// Makes the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<Directory, NodeError> {
         let fault = |what| move |error| NodeError::Disk { what, path: path.to_owned(), error };
-        fs::create_dir_all(path).map_err(fault("create folder"))?;
+        make(path, sync_if_readable).map_err(fault("create folder"))?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -177,6 +177,31 @@ impl Directory {
     }
 }
 
+/// Makes a folder and those above it that are missing, each with a name that survives a power failure: what is kept in
+/// it must be found again.
+fn make(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    // One that never held a memory may be of a start that was cut short here.
+    let unsafe_names = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .chain(Some(path).filter(|path| path.exists() && !path.join(TRUSTED).exists()))
+        .collect::<Vec<_>>();
+    fs::create_dir_all(path)?;
+    for folder in unsafe_names.into_iter().rev() {
+        let Some(parent) = folder.parent() else { continue };
+        sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
+}
+
+/// Whoever may not read the folder above did not make this one: its name was made by an administrator, long ago.
+fn sync_if_readable(folder: &Path) -> io::Result<()> {
+    match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened?.sync_all(),
+    }
+}
+
 /// The mark that the memory here has a hole, on disk.
 fn mark_untrusted(path: &Path) -> io::Result<()> {
     match fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)) {
@@ -256,6 +281,27 @@ mod tests {
             assert_eq!(directory.list().unwrap(), Listing::default());
             fs::remove_dir_all(path).unwrap();
         }
+    }
+
+    #[test]
+    fn the_names_of_new_folders_are_durable() {
+        let path = crate::durable::scratch("new-folders");
+        let folder = path.join("above/data");
+        let synced = |folder: &Path| {
+            let mut synced = Vec::new();
+            make(folder, |parent| {
+                synced.push(parent.to_owned());
+                Ok(())
+            })
+            .unwrap();
+            assert!(folder.is_dir());
+            synced
+        };
+        assert_eq!(synced(&folder), [path.clone(), path.join("above")], "the uppermost first");
+        assert_eq!(synced(&folder), [path.join("above")], "as long as nothing was kept there");
+        Directory::open(&folder).unwrap().trust().unwrap();
+        assert_eq!(synced(&folder), [] as [PathBuf; 0]);
+        fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
