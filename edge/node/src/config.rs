@@ -43,6 +43,8 @@ pub enum NodeError {
     ForeignFile(PathBuf),
     #[error("{what} {}: {error}", .path.display())]
     Disk { what: &'static str, path: PathBuf, error: io::Error },
+    #[error("disk full: {what} {}: {error}; free space and start it again", .path.display())]
+    DiskFull { what: &'static str, path: PathBuf, error: io::Error },
     #[error("no randomness from the operating system: {0}")]
     Entropy(io::Error),
     #[error("{0}")]

@@ -383,8 +383,9 @@ impl<A: Application, H: House<A>> Node<A, H> {
                     }
                     durable.storage.snapshot_part(part);
                 }
+                Ok(Progress::SnapshotFailed) => durable.parts = None,
                 Err(fault) => {
-                    error!(%fault, "the disk failed: this memory ends here");
+                    error!(%fault, "the log cannot go on: this process ends");
                     self.end = Some(Err(fault));
                     // Nothing that waited for the disk may be said.
                     self.durable = None;

@@ -140,7 +140,7 @@ fn damage_makes_a_new_incarnation_and_the_files_are_kept_aside() {
 }
 
 #[test]
-fn a_failed_write_makes_a_new_incarnation() {
+fn a_failed_sync_makes_a_new_incarnation() {
     let (folder, config, node) = alone("untrusted");
     Session::open(config.listen, 1).write("/lost", "x");
     let life = incarnation(&config);

@@ -269,9 +269,7 @@ impl<'a> Recovery<'a> {
             ready().map_err(|error| fault("cut", &segment.path, &error))?;
         }
         for segment in self.segments.values().filter(|segment| segment.synced() < segment.written()) {
-            // What is served from now on must not vanish with the power.
-            segment.file.sync().map_err(|error| fault("sync", &segment.path, &error))?;
-            segment.synced.store(segment.written(), Ordering::Relaxed);
+            self.make_durable(segment)?;
         }
         if last.is_none_or(|last| !self.open_ended.contains(&last)) {
             let number = last.unwrap_or(0) + 1;
@@ -279,6 +277,27 @@ impl<'a> Recovery<'a> {
             self.segments.insert(number, segment);
         }
         self.drop_orphans()
+    }
+
+    /// What is served from now on must not vanish with the power. After a sync that failed, the system holds what it
+    /// could not write for written: it is read here as if nothing had happened, and no sync tries again. So
+    /// everything that is not known to be on the disk is written once more, in place, before it is synced.
+    fn make_durable(&self, segment: &Segment) -> Result<(), Fault> {
+        let written = segment.written();
+        let mut offset = match segment.number.cmp(&self.synced.0) {
+            std::cmp::Ordering::Less => written,
+            std::cmp::Ordering::Equal => self.synced.1.min(written),
+            std::cmp::Ordering::Greater => 0,
+        };
+        while offset < written {
+            let bytes = segment.read(offset, REWRITE_BYTES.min(written - offset) as usize)?;
+            let rewritten = segment.file.write_at(offset, &bytes);
+            rewritten.map_err(|error| fault("rewrite the end of", &segment.path, &error))?;
+            offset += bytes.len() as u64;
+        }
+        segment.file.sync().map_err(|error| fault("sync", &segment.path, &error))?;
+        segment.synced.store(written, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Hints whose segments are gone: compaction was cut short.
@@ -329,6 +348,9 @@ fn has_hole(offset: u64, bytes: &[u8]) -> bool {
 
 /// No disk writes less.
 const SECTOR_BYTES: u64 = 512;
+
+/// How much is written again at once.
+const REWRITE_BYTES: u64 = 56 << 10;
 
 /// Threads that read a hint: what they mostly do is wait for memory.
 const WORKERS: usize = 4;

@@ -4,6 +4,7 @@
 mod clients;
 mod cuts;
 mod durable;
+mod full;
 mod kills;
 mod large;
 mod load;

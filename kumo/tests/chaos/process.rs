@@ -19,7 +19,9 @@ pub struct Cell {
     replicas: Vec<Replica>,
     options: Vec<String>,
     durable: bool,
+    /// Where the logs of the processes are, and where their data is.
     folder: PathBuf,
+    data: PathBuf,
     /// One cell at a time: several on two cores would only slow each other down.
     _turn: MutexGuard<'static, ()>,
 }
@@ -47,7 +49,18 @@ impl Cell {
         Cell::start_at(places(3), options, true).await
     }
 
+    /// Three replicas that keep their memory in that folder.
+    pub async fn start_durable_in(data: PathBuf, options: &[&str]) -> Cell {
+        let mut cell = Cell::new(places(3), options, true);
+        cell.data = data;
+        cell.begin().await
+    }
+
     pub async fn start_at(places: Vec<Place>, options: &[&str], durable: bool) -> Cell {
+        Cell::new(places, options, durable).begin().await
+    }
+
+    fn new(places: Vec<Place>, options: &[&str], durable: bool) -> Cell {
         static TURN: Mutex<()> = Mutex::new(());
         static CELLS: AtomicUsize = AtomicUsize::new(0);
         // A test that failed is over: its poison means nothing to the next one.
@@ -57,10 +70,14 @@ impl Cell {
         std::fs::create_dir_all(&folder).unwrap();
         let replicas = places.into_iter().map(|place| Replica { place, child: None }).collect();
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut cell = Cell { replicas, options, durable, folder, _turn: turn };
-        cell.run_all();
-        cell.voting().await;
-        cell
+        let data = folder.clone();
+        Cell { replicas, options, durable, folder, data, _turn: turn }
+    }
+
+    async fn begin(mut self) -> Cell {
+        self.run_all();
+        self.voting().await;
+        self
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
@@ -85,7 +102,7 @@ impl Cell {
             command.args(["-p", &peer.to_string()]);
         }
         if self.durable {
-            command.arg("--data").arg(self.folder.join(format!("data-{index}")));
+            command.arg("--data").arg(self.data.join(format!("data-{index}")));
         }
         let log = File::options().create(true).append(true).open(self.log_path(index)).unwrap();
         self.replicas[index].child = Some(command.stderr(log).spawn().unwrap());
@@ -136,6 +153,12 @@ impl Cell {
 
     fn signal(&self, index: usize, what: Signal) {
         signal(self.replicas[index].child.as_ref().expect("it runs"), what);
+    }
+
+    /// How many have ended by themselves.
+    pub fn ended(&mut self) -> usize {
+        let children = self.replicas.iter_mut().filter_map(|replica| replica.child.as_mut());
+        children.filter_map(|child| child.try_wait().unwrap()).count()
     }
 
     /// Starts again what has ended by itself, as a service manager does. Returns how many.

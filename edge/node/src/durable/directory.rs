@@ -5,9 +5,10 @@
 //! | `log-N`      | a segment; the highest is the one written to                                |
 //! | `snapshot-N` | the state before `log-N`; older files are not needed any more               |
 //! | `writing-N`  | a snapshot not finished; worthless after a restart                          |
-//! | `trusted`    | its name becomes `untrusted` when a write failed: the memory has a hole then |
+//! | `trusted`    | its name becomes `untrusted` when the memory may have a hole                |
 //! | `damaged-T`  | a folder with files that cannot be trusted, put aside at the Unix second T  |
 
+use super::failure::{Failure, sync_folder};
 use super::{segment, snapshot};
 use crate::{NodeError, clock};
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ impl Directory {
     /// Makes the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<Directory, NodeError> {
         let fault = |what| move |error| NodeError::Disk { what, path: path.to_owned(), error };
-        fs::create_dir_all(path).map_err(fault("create folder"))?;
+        make(path, sync_if_readable).map_err(fault("create folder"))?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -75,17 +76,21 @@ impl Directory {
         Ok(listing)
     }
 
-    /// Whether an earlier process could not write what it had to.
+    /// Whether an earlier process could not be sure of what it had written.
     pub fn untrusted(&self) -> bool {
         self.path.join(UNTRUSTED).exists()
     }
 
-    /// Notes that everything from here on is remembered. The file is made now, so that a full disk can be
-    /// noted later by a mere change of its name.
+    /// Notes that everything from here on is remembered. The file is made now, so that a hole can be noted
+    /// later by a mere change of its name, also on a full disk.
     pub fn trust(&self) -> Result<(), NodeError> {
-        File::create(self.path.join(TRUSTED))
-            .and_then(|_| self.sync())
-            .map_err(|error| self.fault("write in", error))
+        File::create(self.path.join(TRUSTED)).map_err(|error| self.fault("write in", error))?;
+        self.sync()
+    }
+
+    /// Makes the names in it durable.
+    pub fn sync(&self) -> Result<(), NodeError> {
+        sync_folder(&self.path).map_err(|failure| self.failed("sync", failure))
     }
 
     /// Moves all files but the lock into a folder of their own, whose path is returned.
@@ -99,58 +104,124 @@ impl Directory {
             })
             .find(|path| !path.exists())
             .expect("an endless sequence has a free name");
-        let moved = || -> io::Result<()> {
-            fs::create_dir(&aside)?;
-            for entry in fs::read_dir(&self.path)? {
-                let name = entry?.file_name();
-                let text = name.to_string_lossy();
-                let ours = number(&text, segment::NAME).is_some()
-                    || number(&text, snapshot::NAME).is_some()
-                    || text == TRUSTED
-                    || text == UNTRUSTED;
-                if ours {
-                    fs::rename(self.path.join(&name), aside.join(&name))?;
-                }
-            }
-            self.sync()
-        };
-        moved().map_err(|error| self.fault("set files aside in", error))?;
+        self.move_to(&aside, |from, to| fs::rename(from, to))
+            .map_err(|error| self.fault("set files aside in", error))?;
         Ok(aside)
     }
 
-    /// Removes what the snapshot before segment `number` makes superfluous, and unfinished snapshots.
-    pub fn tidy(path: &Path, number: u64) -> io::Result<()> {
-        for entry in fs::read_dir(path)? {
+    /// What is left of a memory when only some of its files are gone may look whole. So the mark is there before
+    /// the first file is moved, and goes last.
+    fn move_to(
+        &self,
+        aside: &Path,
+        mut rename: impl FnMut(&Path, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        mark_untrusted(&self.path)?;
+        fs::create_dir(aside)?;
+        for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name();
             let text = name.to_string_lossy();
-            let old = |found: Option<u64>| found.is_some_and(|found| found < number);
-            if old(self::number(&text, segment::NAME))
-                || old(self::number(&text, snapshot::NAME))
-                || old(self::number(&text, snapshot::TEMPORARY_NAME))
-            {
-                fs::remove_file(path.join(&name))?;
+            if number(&text, segment::NAME).is_some() || number(&text, snapshot::NAME).is_some() {
+                rename(&self.path.join(&name), &aside.join(&name))?;
             }
         }
-        Ok(())
+        File::open(aside)?.sync_all()?;
+        File::open(&self.path)?.sync_all()?;
+        rename(&self.path.join(UNTRUSTED), &aside.join(UNTRUSTED))?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Removes what the snapshot before segment `number` makes superfluous.
+    pub fn tidy(path: &Path, number: u64) -> io::Result<()> {
+        let old = |found: Option<u64>| found.is_some_and(|found| found < number);
+        remove(path, |name| {
+            old(self::number(name, segment::NAME))
+                || old(self::number(name, snapshot::NAME))
+                || old(self::number(name, snapshot::TEMPORARY_NAME))
+        })
+    }
+
+    /// Removes the snapshots that an earlier process did not finish.
+    pub fn drop_unfinished(&self) -> Result<(), NodeError> {
+        remove(&self.path, |name| number(name, snapshot::TEMPORARY_NAME).is_some())
+            .map_err(|error| self.fault("remove unfinished files in", error))
+    }
+
+    /// What to tell of a failure. After one that may have made a hole, the next start does not use this memory.
+    pub fn failed(&self, what: &'static str, failure: Failure) -> NodeError {
+        match failure {
+            Failure::Unwritten(error) => self.fault(what, error),
+            Failure::Unsynced(error) => {
+                self.distrust();
+                self.fault(what, error)
+            }
+        }
     }
 
     pub fn fault(&self, what: &'static str, error: io::Error) -> NodeError {
-        NodeError::Disk { what, path: self.path.clone(), error }
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                NodeError::DiskFull { what, path, error }
+            }
+            _other => NodeError::Disk { what, path, error },
+        }
     }
 
-    fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+    /// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was
+    /// not synced was not acknowledged either.
+    pub fn distrust(&self) {
+        if let Err(error) = mark_untrusted(&self.path) {
+            tracing::error!(path = %self.path.display(), %error, "cannot mark the data as untrusted");
+        }
     }
 }
 
-/// Notes for the next start that this memory has a hole. Done as well as the broken disk allows: what was not
-/// written was not acknowledged either.
-pub fn distrust(path: &Path) {
-    let noted =
-        fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)).and_then(|()| File::open(path)?.sync_all());
-    if let Err(error) = noted {
-        tracing::error!(path = %path.display(), %error, "cannot mark the data as untrusted");
+/// Makes a folder and those above it that are missing, each with a name that survives a power failure: what is kept in
+/// it must be found again.
+fn make(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    // One that never held a memory may be of a start that was cut short here.
+    let unsafe_names = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .chain(Some(path).filter(|path| path.exists() && !path.join(TRUSTED).exists()))
+        .collect::<Vec<_>>();
+    fs::create_dir_all(path)?;
+    for folder in unsafe_names.into_iter().rev() {
+        let Some(parent) = folder.parent() else { continue };
+        sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
     }
+    Ok(())
+}
+
+/// Whoever may not read the folder above did not make this one: its name was made by an administrator, long ago.
+fn sync_if_readable(folder: &Path) -> io::Result<()> {
+    match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened?.sync_all(),
+    }
+}
+
+/// The mark that the memory here has a hole, on disk.
+fn mark_untrusted(path: &Path) -> io::Result<()> {
+    match fs::rename(path.join(TRUSTED), path.join(UNTRUSTED)) {
+        // Marked before, or never trusted.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::create(path.join(UNTRUSTED)).map(drop)?;
+        }
+        renamed => renamed?,
+    }
+    File::open(path)?.sync_all()
+}
+
+fn remove(path: &Path, superfluous: impl Fn(&str) -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if superfluous(&name.to_string_lossy()) {
+            fs::remove_file(path.join(&name))?;
+        }
+    }
+    Ok(())
 }
 
 /// The number in a file name that is `prefix` and a number.
@@ -178,6 +249,58 @@ mod tests {
         assert_eq!(error.to_string(), format!("--data {} is in use by another process", path.display()));
         drop(first);
         Directory::open(&path).unwrap();
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    /// A folder that is set aside, in which only some of the renames come about.
+    fn set_aside_until(path: &Path, renames: usize) -> io::Result<()> {
+        let directory = Directory::open(path).unwrap();
+        let mut left = renames;
+        directory.move_to(&path.join("damaged-1"), |from, to| {
+            left = left.checked_sub(1).ok_or_else(|| io::Error::other("killed"))?;
+            fs::rename(from, to)
+        })
+    }
+
+    #[test]
+    fn a_memory_set_aside_in_part_is_not_trusted() {
+        const FILES: [&str; 3] = ["log-1", "log-2", "snapshot-2"];
+        for renames in 0..=FILES.len() {
+            let path = crate::durable::scratch("aside-in-part");
+            for name in FILES.iter().chain(&[TRUSTED]) {
+                fs::write(path.join(name), []).unwrap();
+            }
+            set_aside_until(&path, renames).unwrap_err();
+            let directory = Directory::open(&path).unwrap();
+            let left = directory.list().unwrap();
+            assert_eq!(left.segments.len() + left.snapshots.len(), FILES.len() - renames);
+            assert!(directory.untrusted(), "after {renames} renames");
+            // The next start does the rest.
+            directory.set_aside().unwrap();
+            assert!(!directory.untrusted());
+            assert_eq!(directory.list().unwrap(), Listing::default());
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_names_of_new_folders_are_durable() {
+        let path = crate::durable::scratch("new-folders");
+        let folder = path.join("above/data");
+        let synced = |folder: &Path| {
+            let mut synced = Vec::new();
+            make(folder, |parent| {
+                synced.push(parent.to_owned());
+                Ok(())
+            })
+            .unwrap();
+            assert!(folder.is_dir());
+            synced
+        };
+        assert_eq!(synced(&folder), [path.clone(), path.join("above")], "the uppermost first");
+        assert_eq!(synced(&folder), [path.join("above")], "as long as nothing was kept there");
+        Directory::open(&folder).unwrap().trust().unwrap();
+        assert_eq!(synced(&folder), [] as [PathBuf; 0]);
         fs::remove_dir_all(path).unwrap();
     }
 

@@ -5,8 +5,13 @@
 //! Now and then a snapshot is written beside the log, a few parts at a time. It goes *before* a new segment,
 //! which begins with what the replica must still remember, so that everything older can be dropped once both
 //! are safe.
+//!
+//! What could not be written was not answered, so a full disk ends the process and not the memory: the next start
+//! cuts the torn end and goes on. A sync that failed ends the memory too, see [`failure::Failure`]. A snapshot that
+//! could not be written costs nothing but a longer log.
 
 mod directory;
+mod failure;
 mod frame;
 mod recovery;
 mod segment;

@@ -35,7 +35,7 @@ pub struct Found {
 /// memory is incomplete, so its files are set aside: this node then starts as a new incarnation and learns.
 pub fn recover(directory: &Directory) -> Result<Found, NodeError> {
     let distrusted = match directory.untrusted() {
-        true => Err(Reading::Lost("an earlier write failed".to_owned())),
+        true => Err(Reading::Lost("an earlier sync failed, or the cell ended this memory".to_owned())),
         false => read(directory),
     };
     match distrusted {
@@ -98,9 +98,14 @@ fn read(directory: &Directory) -> Result<Found, Reading> {
     let mut log_bytes = 0;
     let mut tail = 0;
     for number in first..=last {
-        let length = read_segment(directory, number, number == last, &mut records)?;
-        log_bytes += length;
-        tail = length;
+        let before = records.len();
+        tail = read_segment(directory, number, number == last, &mut records)?;
+        if number == last && is_beginning_torn(&records, before) {
+            warn!(number, "torn beginning of a segment cut");
+            records.truncate(before);
+            tail = 0;
+        }
+        log_bytes += tail;
     }
     let Some(Record::Life { incarnation, .. }) = records.first() else {
         // Its first commit, which names the life, never reached the disk: nothing was ever acknowledged. Only a
@@ -111,10 +116,26 @@ fn read(directory: &Directory) -> Result<Found, Reading> {
         };
     };
     let incarnation = *incarnation;
-    let path = segment::path(directory.path(), last);
-    let segment = Segment::reopen(&path, last, tail).map_err(|error| refused("open", path, error))?;
+    let segment = Segment::reopen(&segment::path(directory.path(), last), last, tail)
+        .map_err(|failure| Reading::Refused(directory.failed("go on with the log in", failure)))?;
+    // What is built on from now on: also names that the process before made and had no time to sync.
+    directory.sync().map_err(Reading::Refused)?;
     let memory = Memory { incarnation, snapshot, records };
     Ok(Found { memory: Some(memory), segment: Some((segment, last)), snapshot_bytes, log_bytes })
+}
+
+/// Whether the records from `start` on, a later segment's, are only a part of what it must begin with. That says again
+/// what came before, so it counts no fewer votes once it is whole; in part it would make this replica look as if it
+/// had forgotten some. Nothing of such a segment was ever answered.
+fn is_beginning_torn(records: &[Record], start: usize) -> bool {
+    let votes = |records: &[Record]| {
+        records.iter().fold(0, |votes, record| match record {
+            Record::Life { kept, .. } => *kept,
+            Record::Promised(_) | Record::Accepted { .. } => votes + 1,
+            Record::Decided { .. } | Record::Data { .. } => votes,
+        })
+    };
+    votes(records) < votes(&records[..start])
 }
 
 /// A folder whose only segment holds nothing: begin again.

@@ -9,6 +9,7 @@
 //! |      1 |    8 | "kumosync"                               |
 //! |      9 |    8 | offset of the mark's frame in this file  |
 
+use super::failure::Failure;
 use super::frame::{self, FRAME_HEADER_BYTES, HEADER_BYTES, Header, Kind};
 use bytes::{BufMut, Bytes, BytesMut};
 use kumo_paxos::Record;
@@ -35,28 +36,32 @@ impl Segment {
     }
 
     /// Goes on with a segment read back: what lies beyond `length` is cut off.
-    pub fn reopen(path: &Path, number: u64, length: u64) -> io::Result<Segment> {
+    pub fn reopen(path: &Path, number: u64, length: u64) -> Result<Segment, Failure> {
+        let segment = Segment::cut(path, number, length).map_err(Failure::Unwritten)?;
+        segment.file.sync_all().map_err(Failure::Unsynced)?;
+        Ok(segment)
+    }
+
+    fn cut(path: &Path, number: u64, length: u64) -> io::Result<Segment> {
         // Appending, so that writing goes on behind a header just made again.
         let mut file = OpenOptions::new().append(true).open(path)?;
         if file.metadata()?.len() != length {
             file.set_len(length)?;
         }
-        let mut segment = Segment { file: file.try_clone()?, length };
-        if length == 0 {
-            let mut header = BytesMut::with_capacity(HEADER_BYTES);
-            Kind::Segment.put_header(number, &mut header);
-            file.write_all(&header)?;
-            segment.length = HEADER_BYTES as u64;
+        if length > 0 {
+            return Ok(Segment { file, length });
         }
-        segment.file.sync_all()?;
-        Ok(segment)
+        let mut header = BytesMut::with_capacity(HEADER_BYTES);
+        Kind::Segment.put_header(number, &mut header);
+        file.write_all(&header)?;
+        Ok(Segment { file, length: HEADER_BYTES as u64 })
     }
 
     /// Writes one commit with one call and waits until the disk has it.
-    pub fn commit(&mut self, commit: &mut Commit) -> io::Result<()> {
+    pub fn commit(&mut self, commit: &mut Commit) -> Result<(), Failure> {
         let bytes = commit.sealed(self.length);
-        self.file.write_all(bytes)?;
-        self.file.sync_data()?;
+        self.file.write_all(bytes).map_err(Failure::Unwritten)?;
+        self.file.sync_data().map_err(Failure::Unsynced)?;
         self.length += bytes.len() as u64;
         Ok(())
     }
@@ -65,10 +70,10 @@ impl Segment {
         self.length
     }
 
-    /// A segment to which every write fails.
+    /// A segment that is written to another file, which may be a device that fails in its own way.
     #[cfg(test)]
-    pub fn unwritable(path: &Path) -> Segment {
-        Segment { file: File::open(path).unwrap(), length: 0 }
+    pub fn at(path: &Path) -> Segment {
+        Segment { file: OpenOptions::new().append(true).open(path).unwrap(), length: 0 }
     }
 }
 

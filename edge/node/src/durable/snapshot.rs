@@ -43,14 +43,14 @@ impl SnapshotFile {
         self.write(&out)
     }
 
-    /// Puts the end, and gives the file its name once all of it is on disk. Returns its bytes.
+    /// Puts the end, and gives the file its name once all of it is on disk. Returns its bytes. The name is not
+    /// durable before the folder is synced.
     pub fn finish(mut self) -> io::Result<u64> {
         let mut out = BytesMut::new();
         frame::put(&self.parts, &mut out);
         self.write(&out)?;
         self.file.sync_all()?;
         fs::rename(temporary(&self.directory, self.number), path(&self.directory, self.number))?;
-        File::open(&self.directory)?.sync_all()?;
         Ok(self.bytes)
     }
 
@@ -103,6 +103,14 @@ fn assemble(mut bodies: Vec<Bytes>) -> Option<Contents> {
 
 pub fn path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{NAME}{number}"))
+}
+
+/// Removes what there is of a snapshot that cannot be finished.
+pub fn abandon(directory: &Path, number: u64) -> io::Result<()> {
+    match fs::remove_file(temporary(directory, number)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn temporary(directory: &Path, number: u64) -> PathBuf {

@@ -1,19 +1,20 @@
 //! [`Storage`]: a durable node's log and snapshots while it runs.
 
-use super::directory::{self, Directory};
+use super::directory::Directory;
+use super::failure::{Failure, sync_folder};
 use super::recovery::{self, FIRST_SEGMENT, Memory};
 use super::segment::{Commit, Segment};
-use super::snapshot::SnapshotFile;
-use crate::NodeError;
+use super::snapshot::{self, SnapshotFile};
+use crate::{NodeError, clock};
 use bytes::Bytes;
-use kumo_paxos::{Position, Record};
+use kumo_paxos::{Position, Record, Time};
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tracing::info;
+use tracing::{error, info, warn};
 
 /// The log and the snapshots of a durable node.
 ///
@@ -36,9 +37,13 @@ pub struct Storage {
     ticket_writing: u64,
     ticket_safe: u64,
     snapshot: Option<SnapshotWork>,
+    /// After a snapshot that failed: not yet another one.
+    pause: Option<Pause>,
     /// Bytes in the log since the newest snapshot, and in that snapshot.
     log_bytes: u64,
     snapshot_bytes: u64,
+    /// Of `log_bytes`, those that the snapshot under way replaces.
+    replaced_bytes: u64,
 }
 
 /// What a call of [`Storage::poll`] led to.
@@ -48,6 +53,8 @@ pub enum Progress {
     Safe(u64),
     /// A snapshot wants its next part: call [`Storage::snapshot_part`].
     WantsPart,
+    /// A snapshot could not be written, and wants no more parts. The log goes on without it.
+    SnapshotFailed,
 }
 
 /// What a commit gives back.
@@ -60,7 +67,7 @@ struct Written {
 /// A disk operation that failed, and where.
 struct Failed {
     what: &'static str,
-    error: io::Error,
+    failure: Failure,
 }
 
 /// A snapshot on its way.
@@ -76,7 +83,17 @@ struct SnapshotWork {
 /// What a snapshot's blocking job gives back.
 enum Job {
     Going(SnapshotFile),
-    Finished { bytes: u64 },
+    Finished {
+        bytes: u64,
+    },
+    /// It is given up, and what there was of it is gone.
+    Failed(io::Error),
+}
+
+/// Until when, and up to which length of the log, no snapshot is wanted.
+struct Pause {
+    until: Time,
+    log_bytes: u64,
 }
 
 impl Storage {
@@ -84,6 +101,7 @@ impl Storage {
     pub fn open(path: &std::path::Path) -> Result<(Storage, Option<Memory>), NodeError> {
         let directory = Directory::open(path)?;
         let found = recovery::recover(&directory)?;
+        directory.drop_unfinished()?;
         let number = found.segment.as_ref().map_or(FIRST_SEGMENT, |(_, number)| *number);
         if found.memory.is_some() {
             Directory::tidy(directory.path(), number.min(newest_snapshot(&directory)?))
@@ -102,21 +120,19 @@ impl Storage {
             ticket_writing: 0,
             ticket_safe: 0,
             snapshot: None,
+            pause: None,
             log_bytes: found.log_bytes,
             snapshot_bytes: found.snapshot_bytes,
+            replaced_bytes: 0,
         };
         Ok((storage, found.memory))
     }
 
     /// Begins the log of a new life in a folder that holds none.
     pub fn begin(&mut self) -> Result<(), NodeError> {
-        let path = self.directory.path().to_owned();
-        let begun = || -> io::Result<Segment> {
-            let segment = Segment::create(&path, FIRST_SEGMENT)?;
-            std::fs::File::open(&path)?.sync_all()?;
-            Ok(segment)
-        };
-        let segment = begun().map_err(|error| self.directory.fault("begin the log in", error))?;
+        let segment = Segment::create(self.directory.path(), FIRST_SEGMENT)
+            .map_err(|error| self.directory.fault("begin the log in", error))?;
+        self.directory.sync()?;
         self.log_bytes = segment.length();
         self.number = FIRST_SEGMENT;
         self.segment = Some(segment);
@@ -152,7 +168,12 @@ impl Storage {
 
     /// Whether the log has grown so much that a snapshot pays.
     pub fn wants_snapshot(&self) -> bool {
-        self.snapshot.is_none() && self.log_bytes > LOG_BYTES_MAX.max(self.snapshot_bytes)
+        self.snapshot.is_none()
+            && self.log_bytes > LOG_BYTES_MAX.max(self.snapshot_bytes)
+            && self
+                .pause
+                .as_ref()
+                .is_none_or(|pause| self.log_bytes > pause.log_bytes && clock::now() >= pause.until)
     }
 
     pub fn is_writing_snapshot(&self) -> bool {
@@ -169,12 +190,8 @@ impl Storage {
         self.rotation = Some(commit);
         let number = self.number + 1;
         let segment_ticket = self.seal();
-        let path = self.directory.path().to_owned();
-        let job = self.job(move || {
-            SnapshotFile::create(&path, number, &position)
-                .map(Job::Going)
-                .map_err(|error| Failed { what: "begin a snapshot in", error })
-        });
+        let job = self
+            .snapshot_job(number, move |path| SnapshotFile::create(path, number, &position).map(Job::Going));
         self.snapshot =
             Some(SnapshotWork { number, segment_ticket, job: Some(job), file: None, all_parts: false });
     }
@@ -186,22 +203,23 @@ impl Storage {
             None => work.all_parts = true,
             Some(part) => {
                 let mut file = work.file.take().expect("a part is asked for when the file is here");
-                work.job = Some(self.job(move || match file.part(&part) {
-                    Ok(()) => Ok(Job::Going(file)),
-                    Err(error) => Err(Failed { what: "write a snapshot in", error }),
+                work.job = Some(self.snapshot_job(work.number, move |_| {
+                    file.part(&part)?;
+                    Ok(Job::Going(file))
                 }));
             }
         }
         self.snapshot = Some(work);
     }
 
-    /// What has come about since the last call. An error means: stop, and do not come back with this memory.
+    /// What has come about since the last call. An error means: stop, and answer nothing that is not safe. Whether
+    /// the next start may use this memory has been noted.
     pub fn poll(&mut self, context: &mut Context) -> Poll<Result<Progress, NodeError>> {
         if let Poll::Ready(committed) = self.poll_commit(context) {
             return Poll::Ready(committed.map(Progress::Safe).map_err(|failed| self.failed(failed)));
         }
-        let part = ready!(self.poll_snapshot(context));
-        Poll::Ready(part.map(|()| Progress::WantsPart).map_err(|failed| self.failed(failed)))
+        let progress = ready!(self.poll_snapshot(context));
+        Poll::Ready(progress.map_err(|failed| self.failed(failed)))
     }
 
     fn poll_commit(&mut self, context: &mut Context) -> Poll<Result<u64, Failed>> {
@@ -224,30 +242,29 @@ impl Storage {
         }
         let Some(mut segment) = self.segment.take() else { return };
         let mut commit = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+        let mut bytes = commit.len() as u64;
         let next = self.rotation.take().map(|commit| {
             self.number += 1;
-            // What went before will be in the snapshot.
-            self.log_bytes = 0;
+            self.replaced_bytes = self.log_bytes + bytes;
             (self.directory.path().to_owned(), self.number, commit)
         });
         self.ticket_writing = self.ticket;
         self.commit = Some(self.job(move || {
-            let failed = |error| Failed { what: "write the log in", error };
-            let mut bytes = commit.len() as u64;
+            let failed = |failure| Failed { what: "write the log in", failure };
             if !commit.is_empty() {
                 segment.commit(&mut commit).map_err(failed)?;
                 commit.clear();
             }
             if let Some((path, number, first)) = next {
-                segment = rotate(path, number, first).map_err(failed)?;
-                bytes = segment.length();
+                segment = rotate(&path, number, first).map_err(failed)?;
+                bytes += segment.length();
             }
             Ok(Written { segment, commit, bytes })
         }));
     }
 
-    /// Ready when the snapshot wants a part.
-    fn poll_snapshot(&mut self, context: &mut Context) -> Poll<Result<(), Failed>> {
+    /// Ready when the snapshot wants a part, or nothing any more.
+    fn poll_snapshot(&mut self, context: &mut Context) -> Poll<Result<Progress, Failed>> {
         loop {
             let Some(work) = &mut self.snapshot else { return Poll::Pending };
             if let Some(job) = &mut work.job {
@@ -258,30 +275,66 @@ impl Storage {
                     Job::Finished { bytes } => {
                         info!(number = work.number, bytes, "snapshot written");
                         self.snapshot_bytes = bytes;
-                        self.snapshot = None;
+                        self.log_bytes -= self.replaced_bytes;
+                        (self.snapshot, self.pause) = (None, None);
                         return Poll::Pending;
+                    }
+                    Job::Failed(error) => {
+                        self.give_up_snapshot(&error);
+                        return Poll::Ready(Ok(Progress::SnapshotFailed));
                     }
                 }
             }
             if !work.all_parts {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(Progress::WantsPart));
             }
             // The commit that makes the new segment safe wakes us again.
             if work.segment_ticket > self.ticket_safe {
                 return Poll::Pending;
             }
             let Some(file) = work.file.take() else { return Poll::Pending };
-            let (path, number) = (self.directory.path().to_owned(), work.number);
-            let job = self.job(move || finish(file, path, number));
+            let number = work.number;
+            let job = self.snapshot_job(number, move |_| Ok(Job::Finished { bytes: file.finish()? }));
             if let Some(work) = &mut self.snapshot {
                 work.job = Some(job);
             }
         }
     }
 
+    /// The log is whole without it, and goes on.
+    fn give_up_snapshot(&mut self, error: &io::Error) {
+        error!(
+            path = %self.directory.path().display(), %error, log_bytes = self.log_bytes,
+            "snapshot not written: the log grows until one is"
+        );
+        self.snapshot = None;
+        let until = clock::now().plus_micros(SNAPSHOT_PAUSE_MICROS);
+        self.pause = Some(Pause { until, log_bytes: self.log_bytes + SNAPSHOT_PAUSE_BYTES });
+    }
+
     /// Notes that the next start must not use this memory.
     pub fn distrust(&self) {
-        directory::distrust(self.directory.path());
+        self.directory.distrust();
+    }
+
+    /// A step of a snapshot. Whatever keeps it from being written is in the way of this snapshot only.
+    fn snapshot_job(
+        &self,
+        number: u64,
+        work: impl FnOnce(&Path) -> io::Result<Job> + Send + 'static,
+    ) -> JoinHandle<Result<Job, Failed>> {
+        let path = self.directory.path().to_owned();
+        self.job(move || match work(&path) {
+            Ok(going @ Job::Going(_)) => Ok(going),
+            Ok(finished @ Job::Finished { .. }) => settle(&path, number).map(|()| finished),
+            Ok(Job::Failed(error)) | Err(error) => {
+                // Its space is the first that is needed.
+                if let Err(error) = snapshot::abandon(&path, number) {
+                    warn!(path = %path.display(), %error, "unfinished snapshot not removed");
+                }
+                Ok(Job::Failed(error))
+            }
+        })
     }
 
     /// Runs in a thread for blocking work; the folder stays locked until it is done.
@@ -298,31 +351,33 @@ impl Storage {
     }
 
     fn failed(&self, failed: Failed) -> NodeError {
-        self.distrust();
-        self.directory.fault(failed.what, failed.error)
+        self.directory.failed(failed.what, failed.failure)
     }
 }
 
 /// Makes the next segment, with the records it begins with.
-fn rotate(path: PathBuf, number: u64, mut first: Commit) -> io::Result<Segment> {
-    let mut segment = Segment::create(&path, number)?;
+fn rotate(path: &Path, number: u64, mut first: Commit) -> Result<Segment, Failure> {
+    let mut segment = Segment::create(path, number).map_err(Failure::Unwritten)?;
     segment.commit(&mut first)?;
-    std::fs::File::open(&path)?.sync_all()?;
+    sync_folder(path)?;
     Ok(segment)
 }
 
-/// Gives the snapshot its name, then removes what it replaces.
-fn finish(file: SnapshotFile, path: PathBuf, number: u64) -> Result<Job, Failed> {
-    let bytes = file.finish().map_err(|error| Failed { what: "finish a snapshot in", error })?;
-    Directory::tidy(&path, number).map_err(|error| Failed { what: "remove old files in", error })?;
-    Ok(Job::Finished { bytes })
+/// Makes the name of a snapshot durable, then removes what it replaces.
+fn settle(path: &Path, number: u64) -> Result<(), Failed> {
+    sync_folder(path).map_err(|failure| Failed { what: "name a snapshot in", failure })?;
+    // They are in nobody's way, and the next snapshot or start removes them.
+    if let Err(error) = Directory::tidy(path, number) {
+        warn!(path = %path.display(), %error, "old files not removed");
+    }
+    Ok(())
 }
 
 /// A blocking job that panicked or was dropped failed too.
 fn poll_job<T>(job: &mut JoinHandle<Result<T, Failed>>, context: &mut Context) -> Poll<Result<T, Failed>> {
     Poll::Ready(match ready!(Pin::new(job).poll(context)) {
         Ok(done) => done,
-        Err(error) => Err(Failed { what: "write in", error: io::Error::other(error) }),
+        Err(error) => Err(Failed { what: "write in", failure: Failure::Unwritten(io::Error::other(error)) }),
     })
 }
 
@@ -334,121 +389,10 @@ fn newest_snapshot(directory: &Directory) -> Result<u64, NodeError> {
 /// snapshots of a large state cost no more writing than its log does, and a start reads a bounded log.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// How long, and for how much of the log, no snapshot is tried after one that failed: a disk that was full a moment ago
+/// is full, and a large snapshot would be written in vain over and over.
+const SNAPSHOT_PAUSE_MICROS: u64 = 60_000_000;
+const SNAPSHOT_PAUSE_BYTES: u64 = 16 * 1024 * 1024;
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kumo_paxos::{
-        CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Round, Schedule,
-    };
-    use std::future::poll_fn;
-
-    fn life() -> Record {
-        Record::Life { incarnation: Incarnation(7), grant_micros: 1, kept: 0 }
-    }
-
-    fn promise(sequence: u64) -> Record {
-        Record::Promised(Round { sequence, ..Round::default() })
-    }
-
-    fn position() -> Position {
-        let member = Member {
-            id: ReplicaId(0),
-            address: ([127, 0, 0, 1], 19700).into(),
-            incarnation: Incarnation(1),
-            role: Role::Core,
-        };
-        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: vec![member] };
-        let schedule = Schedule { window: 8, entries: vec![(Instance(1), configuration)] };
-        Position { cell: CellId(5), generation: 1, executed: Instance(9), schedule, digest: 3 }
-    }
-
-    /// A new life in a fresh folder, its first record on disk.
-    async fn begun(name: &str) -> (PathBuf, Storage) {
-        let path = crate::durable::scratch(name);
-        let (mut storage, memory) = Storage::open(&path).unwrap();
-        assert!(memory.is_none());
-        storage.begin().unwrap();
-        put(&mut storage, life()).await;
-        (path, storage)
-    }
-
-    async fn put(storage: &mut Storage, record: Record) {
-        storage.append(&record);
-        let ticket = storage.seal();
-        while !storage.is_safe(ticket) {
-            poll_fn(|context| storage.poll(context)).await.unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn turns_that_come_during_a_commit_share_the_next_one() {
-        let (path, mut storage) = begun("share").await;
-        let tickets: Vec<u64> = (1..=3)
-            .map(|sequence| {
-                storage.append(&promise(sequence));
-                storage.seal()
-            })
-            .collect();
-        let first = poll_fn(|context| storage.poll(context)).await.unwrap();
-        let second = poll_fn(|context| storage.poll(context)).await.unwrap();
-        assert_eq!([first, second], [Progress::Safe(tickets[0]), Progress::Safe(tickets[2])]);
-        drop(storage);
-        let (_, memory) = Storage::open(&path).unwrap();
-        assert_eq!(memory.unwrap().records, [life(), promise(1), promise(2), promise(3)]);
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_snapshot_that_was_not_finished_costs_nothing() {
-        let (path, mut storage) = begun("unfinished").await;
-        put(&mut storage, promise(1)).await;
-        storage.begin_snapshot(position(), &[life(), promise(1)]);
-        put(&mut storage, promise(2)).await;
-        drop(storage);
-        let (_, memory) = Storage::open(&path).unwrap();
-        let memory = memory.unwrap();
-        assert!(memory.snapshot.is_none());
-        assert_eq!(memory.records, [life(), promise(1), life(), promise(1), promise(2)]);
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_finished_snapshot_replaces_what_was_before_it() {
-        let (path, mut storage) = begun("finished").await;
-        put(&mut storage, promise(1)).await;
-        storage.begin_snapshot(position(), &[life(), promise(1)]);
-        let mut parts = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")].into_iter();
-        while storage.is_writing_snapshot() {
-            let progress = poll_fn(|context| match storage.poll(context) {
-                Poll::Pending if !storage.is_writing_snapshot() => Poll::Ready(None),
-                polled => polled.map(|progress| Some(progress.unwrap())),
-            });
-            if progress.await == Some(Progress::WantsPart) {
-                storage.snapshot_part(parts.next());
-            }
-        }
-        put(&mut storage, promise(2)).await;
-        drop(storage);
-        let (_, memory) = Storage::open(&path).unwrap();
-        let memory = memory.unwrap();
-        assert_eq!(memory.snapshot, Some((position(), vec!["a".into(), "b".into()])));
-        assert_eq!(memory.records, [life(), promise(1), promise(2)]);
-        assert!(!path.join("log-1").exists());
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[tokio::test]
-    async fn after_a_write_that_failed_the_memory_is_not_used_again() {
-        let (path, mut storage) = begun("failed").await;
-        storage.segment = Some(Segment::unwritable(&path.join("log-1")));
-        storage.append(&promise(1));
-        let ticket = storage.seal();
-        let error = poll_fn(|context| storage.poll(context)).await.unwrap_err();
-        assert!(error.to_string().starts_with("write the log in "), "{error}");
-        assert!(!storage.is_safe(ticket));
-        drop(storage);
-        let (_, memory) = Storage::open(&path).unwrap();
-        assert!(memory.is_none());
-        std::fs::remove_dir_all(path).unwrap();
-    }
-}
+mod tests;

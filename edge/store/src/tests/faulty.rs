@@ -26,6 +26,7 @@ struct State {
     plan: Plan,
     down: bool,
     capacity: Option<u64>,
+    written_bytes: u64,
 }
 
 #[derive(Clone, Default)]
@@ -33,6 +34,9 @@ struct Content {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     allocated: u64,
+    /// Sectors that a sync failed to write and the system holds for written all the same: read from its memory, and not
+    /// on the disk before they are written again.
+    dropped: BTreeSet<usize>,
 }
 
 /// What goes wrong.
@@ -49,7 +53,7 @@ pub enum Plan {
 /// What is left after a crash.
 #[derive(Clone, Copy, Debug)]
 pub enum Crash {
-    /// The process was killed: the system has everything.
+    /// The process was killed: the system has everything, and the disk what it had.
     Killed,
     /// The power failed: only what was synced.
     PowerFailed,
@@ -71,6 +75,11 @@ impl FaultyDisk {
         self.state().changes
     }
 
+    /// Bytes of all writes so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.state().written_bytes
+    }
+
     pub fn is_down(&self) -> bool {
         self.state().down
     }
@@ -89,6 +98,7 @@ impl FaultyDisk {
                 state.folders = state.durable_folders.clone();
                 for file in &mut state.files {
                     file.bytes = file.durable.clone();
+                    file.dropped.clear();
                     file.allocated = 0;
                 }
             }
@@ -102,6 +112,9 @@ impl FaultyDisk {
                     file.mix(&mut random);
                 }
             }
+        }
+        if matches!(crash, Crash::Killed) {
+            return;
         }
         state.durable_names = state.names.clone();
         state.durable_folders = state.folders.clone();
@@ -127,7 +140,7 @@ impl FaultyDisk {
         });
         state.names.insert(path.into(), number);
         state.durable_names.insert(path.into(), number);
-        state.files[number] = Content { durable: bytes.clone(), bytes, allocated: 0 };
+        state.files[number] = Content { durable: bytes.clone(), bytes, ..Content::default() };
     }
 
     /// Space that was reserved is not there after all.
@@ -203,14 +216,36 @@ impl Content {
         let length = old.min(new) + random.below(old.abs_diff(new) + 1);
         let mut mixed = self.durable.clone();
         mixed.resize(length as usize, 0);
-        for start in (0..mixed.len()).step_by(512) {
-            let end = (start + 512).min(mixed.len());
-            if random.below(3) > 0 && self.bytes.len() > start {
+        for start in (0..mixed.len()).step_by(SECTOR_BYTES) {
+            let end = (start + SECTOR_BYTES).min(mixed.len());
+            let dropped = self.dropped.contains(&(start / SECTOR_BYTES));
+            if random.below(3) > 0 && self.bytes.len() > start && !dropped {
                 let there = end.min(self.bytes.len());
                 mixed[start..there].copy_from_slice(&self.bytes[start..there]);
             }
         }
         self.bytes = mixed;
+        self.dropped.clear();
+    }
+
+    /// What was not on the disk is dropped if the sync fails, else it is there.
+    fn sync(&mut self, fails: bool) {
+        let sectors = self.bytes.chunks(SECTOR_BYTES).enumerate();
+        let mut synced = self.bytes.clone();
+        for (number, sector) in sectors {
+            let start = number * SECTOR_BYTES;
+            let on_disk = self.durable.get(start..start + sector.len());
+            if on_disk != Some(sector) && fails {
+                self.dropped.insert(number);
+            }
+            if self.dropped.contains(&number) {
+                let old = self.durable.iter().skip(start).copied().chain(std::iter::repeat(0));
+                synced[start..start + sector.len()].iter_mut().zip(old).for_each(|(byte, old)| *byte = old);
+            }
+        }
+        if !fails {
+            self.durable = synced;
+        }
     }
 }
 
@@ -362,6 +397,7 @@ impl DiskFile for FaultyFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state()?;
         let failed = state.change();
+        state.written_bytes += bytes.len() as u64;
         let (offset, mut end) = (offset as usize, offset as usize + bytes.len());
         if failed.is_err() {
             end = offset + (state.changes as usize * 7) % (bytes.len() + 1);
@@ -377,6 +413,8 @@ impl DiskFile for FaultyFile {
             file.resize(end, 0);
         }
         file[offset..end].copy_from_slice(&bytes[..end - offset]);
+        let rewritten = offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
+        state.files[self.number].dropped.retain(|sector| !rewritten.contains(sector));
         failed?;
         if fits { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
@@ -398,18 +436,24 @@ impl DiskFile for FaultyFile {
         state.change()?;
         let file = &mut state.files[self.number];
         file.bytes.resize(bytes as usize, 0);
+        file.dropped.retain(|sector| sector * SECTOR_BYTES < bytes as usize);
         file.allocated = 0;
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state()?;
-        state.change()?;
-        let file = &mut state.files[self.number];
-        file.durable = file.bytes.clone();
-        Ok(())
+        let changed = state.change();
+        // With the whole machine it is a crash, which has its own rules.
+        if changed.is_ok() || !state.down {
+            state.files[self.number].sync(changed.is_err());
+        }
+        changed
     }
 }
+
+/// What a disk writes at once.
+const SECTOR_BYTES: usize = 512;
 
 /// Numbers that look random and are the same in every run.
 pub struct Random(pub u64);

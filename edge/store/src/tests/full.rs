@@ -87,3 +87,42 @@ fn after_a_failed_sync_nothing_is_accepted() {
     assert!(core.put(key.hash, &key.key, &record(2, 10)).is_err());
     assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(1, 10))), "reads go on");
 }
+
+/// The system holds what a failed sync did not write for written, and a later sync says that all is well.
+#[test]
+fn what_a_restart_serves_after_a_failed_sync_survives_the_power() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    core.put(key(1).hash, &key(1).key, &record(1, 700)).unwrap();
+    core.commit().unwrap();
+    core.put(key(2).hash, &key(2).key, &record(2, 1500)).unwrap();
+    core.flush().unwrap();
+    disk.plan(super::faulty::Plan::FailAt(disk.changes() + 1));
+    core.commit().unwrap_err();
+    disk.crash(Crash::Killed);
+    drop(core);
+    let (core, opened) = open(&disk, Sync::Always).unwrap();
+    let served = content(&core);
+    assert_eq!((served.len(), opened.cuts.len()), (2, 0), "read from the system's memory");
+    core.commit().unwrap();
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(content(&core), served);
+}
+
+#[test]
+fn a_start_writes_again_only_what_is_not_known_to_be_on_the_disk() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for number in 0..20 {
+        core.put(key(number).hash, &key(number).key, &record(number, 100)).unwrap();
+        core.commit().unwrap();
+    }
+    drop(core);
+    let before = disk.written_bytes();
+    drop(open(&disk, Sync::Always).unwrap());
+    // The last record, and the mark before it that speaks for the others.
+    let rewritten = disk.written_bytes() - before;
+    assert!((100..500).contains(&rewritten), "{rewritten} bytes");
+}
