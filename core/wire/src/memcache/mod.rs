@@ -17,7 +17,7 @@
 //! | line longer than a read | closes without a word, if it was cut | `CLIENT_ERROR line too long`, then closes, however it was cut |
 //! | multi-key line of `gat`, `gats` | as above | as long as that of `get`: [`KEYS_LINE_BYTES_MAX`] |
 //! | client flags above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
-//! | expiry above 31 bits (text, meta) | taken modulo 2³² | taken as it is |
+//! | expiry above 31 bits (text, meta) | taken modulo 2³² | taken as it is, but for the last thirty days below 2³²: negative, as libmemcached spells them |
 //! | length above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
 //! | value too large for `set` | the old value is dropped | a refused request changes nothing |
 //! | value of exactly 1 MiB | too large, with its header | accepted: the limit is the value's own |

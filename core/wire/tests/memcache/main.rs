@@ -125,7 +125,9 @@ fn deviations_are_deliberate() {
         said(b"set a 0 0 2\r\n10\r\ndecr a 1\r\nget a\r\n").0,
         "STORED\\r\\n9\\r\\nVALUE a 0 1\\r\\n9\\r\\nEND\\r\\n"
     );
-    assert_eq!(said(b"ms a 2 T4294967295\r\nxx\r\nmg a\r\n").0, "HD\\r\\nHD\\r\\n");
+    // A time beyond 31 bits; but -1 in 32 bits without a sign is -1.
+    assert_eq!(said(b"ms a 2 T4200000000\r\nxx\r\nmg a\r\n").0, "HD\\r\\nHD\\r\\n");
+    assert_eq!(said(b"ms a 2 T4294967295\r\nxx\r\nmg a\r\n").0, "HD\\r\\nEN\\r\\n");
     for flag in ["h", "l", "N30", "R30"] {
         assert_eq!(said(format!("mg a {flag}\r\n").as_bytes()).0, "CLIENT_ERROR invalid flag\\r\\n");
     }
