@@ -3,6 +3,7 @@
 use super::Answer;
 use super::words::Words;
 use bytes::Bytes;
+use std::fmt;
 
 /// One request: what to do, and how to say what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,12 +89,31 @@ pub struct Create {
     pub expiry: Expiry,
 }
 
-/// Binary connections only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a client says who it is: in binary by SASL, in text by a first `set`. See [`super::Decoder::login`].
+#[derive(Clone, PartialEq, Eq)]
 pub enum Sasl {
     List,
     Auth { mechanism: Bytes, data: Bytes },
     Step { mechanism: Bytes, data: Bytes },
+    Login { user: Bytes, password: Bytes },
+}
+
+impl fmt::Debug for Sasl {
+    /// Without what must not be in a log.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Sasl::List => f.write_str("List"),
+            Sasl::Auth { mechanism, data: _ } => {
+                f.debug_struct("Auth").field("mechanism", mechanism).finish_non_exhaustive()
+            }
+            Sasl::Step { mechanism, data: _ } => {
+                f.debug_struct("Step").field("mechanism", mechanism).finish_non_exhaustive()
+            }
+            Sasl::Login { user, password: _ } => {
+                f.debug_struct("Login").field("user", user).finish_non_exhaustive()
+            }
+        }
+    }
 }
 
 /// When an item shall vanish, as the client said it. Not a time yet: that takes the time of the request.

@@ -101,8 +101,10 @@ impl Clients {
     }
 
     pub fn up(&mut self, id: ConnectionId) {
+        let decoder = Decoder::new(self.shared.config.value_bytes_max);
+        let guarded = self.shared.config.credentials.is_some();
         let client = Client {
-            decoder: Decoder::new(self.shared.config.value_bytes_max),
+            decoder: if guarded { decoder.guarded() } else { decoder },
             entries: VecDeque::new(),
             answered: 0,
             under_way: HashMap::new(),
@@ -237,8 +239,13 @@ impl Clients {
                 client.entries.push_back(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
             }
             Command::Verbosity | Command::Noop => client.entries.push_back(Entry::told(answer, &Outcome::Ok)),
-            Command::Sasl(_) => {
-                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Unknown)));
+            Command::Sasl(sasl) => {
+                let users = self.shared.config.credentials.as_deref();
+                let known =
+                    |user: &[u8], password: &[u8]| users.is_some_and(|users| users.has(user, password));
+                let outcome = client.decoder.login(&sasl, known);
+                self.metrics.logged_in(&sasl, &outcome);
+                client.entries.push_back(Entry::told(answer, &outcome));
             }
             Command::FlushAll { .. } if !self.shared.config.allow_flush => {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);

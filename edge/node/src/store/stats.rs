@@ -85,6 +85,8 @@ impl Stats {
         count("cmd_counter", totals.counters - before.counters);
         count("get_hits", totals.hits - before.hits);
         count("get_misses", totals.misses - before.misses);
+        count("auth_cmds", totals.logins - before.logins);
+        count("auth_errors", totals.logins_failed - before.logins_failed);
         count("failures", totals.failures - before.failures);
         count("threads", self.metrics.workers().len() as u64);
     }
