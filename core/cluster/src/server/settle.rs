@@ -1,8 +1,8 @@
 //! Settlement: a new primary gathers what the others hold unconfirmed, and carries it forward. (Rule 11)
 
 use super::Server;
+use super::pendings::Pending;
 use super::world::State;
-use super::write::Pending;
 use crate::{
     GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect, ServerId, ServerNote,
     SpaceNumber, Store, StoreKey, Unsettled, Upto,
