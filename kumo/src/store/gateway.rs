@@ -5,8 +5,10 @@ use super::process::Process;
 use crate::failure::Failure;
 use crate::http::{self, Http};
 use clap::{Args, Command};
-use kumo_node::store::GatewayConfig;
+use kumo_node::store::{Credentials, GatewayConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A gateway of the store
@@ -64,6 +66,10 @@ pub struct Gateway {
     /// Let clients delete everything with flush_all
     #[arg(long)]
     allow_flush: bool,
+    /// Serve only those who log in: a file of lines USER:PASSWORD that others cannot read. Binary clients do so by SASL
+    /// PLAIN, text clients by a first set of "USER PASSWORD", as with memcached -Y; passwords travel in the clear
+    #[arg(long, value_name = "FILE")]
+    auth: Option<PathBuf>,
     /// All tries of a request together
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::target::seconds)]
     request_timeout: Duration,
@@ -108,6 +114,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         value_bytes_max: gateway.max_value as usize,
         connections_max: gateway.max_connections as usize,
         allow_flush: gateway.allow_flush,
+        credentials: gateway.auth.as_deref().map(credentials).transpose()?,
         workers: gateway.common.workers(),
         http: gateway.http.config(http::GATEWAY_PORT)?,
     };
@@ -117,6 +124,11 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         let node = kumo_node::store::run_gateway(listeners, config, stop).await;
         node.map_err(|error| Failure::refused(error.to_string()))
     })
+}
+
+fn credentials(file: &Path) -> Result<Arc<Credentials>, Failure> {
+    let read = Credentials::read(file).map(Arc::new);
+    read.map_err(|error| Failure::refused(format!("cannot use --auth: {error}")))
 }
 
 /// `PORT` is on loopback; another address must be named.

@@ -1,7 +1,10 @@
-//! Others' opinion on our memcached: libmemcached's checks.
+//! Others' opinion on our memcached: libmemcached's checks, and what other clients' suites found (lab/conformance).
 
 use crate::cluster::Cluster;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn memccapable_finds_nothing_wrong() {
@@ -24,6 +27,25 @@ fn memccapable_finds_nothing_wrong() {
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         println!("memccapable {protocol}: {passed} checks passed");
         assert_eq!(passed, CHECKS, "{said}");
+    }
+}
+
+#[test]
+fn what_follows_a_flush_on_a_connection_comes_after_it() {
+    let cluster = Cluster::start(1, 3, &["--allow-flush"]);
+    let mut stream = TcpStream::connect(cluster.gateway.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    for round in 0..50 {
+        let noreply = if round % 2 == 0 { "" } else { " noreply" };
+        let sent = format!(
+            "set k 0 0 3\r\nold\r\nflush_all 0{noreply}\r\nget k\r\nset k 0 0 3\r\nnew\r\nget k\r\n"
+        );
+        let flushed = if noreply.is_empty() { "OK\r\n" } else { "" };
+        let expected = format!("STORED\r\n{flushed}END\r\nSTORED\r\nVALUE k 0 3\r\nnew\r\nEND\r\n");
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut said = vec![0; expected.len()];
+        stream.read_exact(&mut said).expect("all is answered");
+        assert_eq!(String::from_utf8_lossy(&said), expected, "round {round}");
     }
 }
 

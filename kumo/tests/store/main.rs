@@ -11,6 +11,7 @@ mod conformance;
 #[path = "../http_client/mod.rs"]
 mod http_client;
 mod load;
+mod logins;
 mod managers;
 #[path = "../chaos/namespaces.rs"]
 mod namespaces;

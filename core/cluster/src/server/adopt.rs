@@ -4,9 +4,9 @@
 use super::Server;
 use super::few::Few;
 use super::link::{Frames, Link};
+use super::pendings::Pending;
 use super::replica::Mark;
-use super::world::{State, World};
-use super::write::Pending;
+use super::world::{Piece, State, World};
 use crate::{
     Answer, Fault, MemberState, Message, Mutation, Range, ServerEffect, ServerId, ServerNote, Space,
     SpaceNumber, Store, StoreKey,
@@ -27,6 +27,11 @@ impl<S: Store> Server<S> {
             return;
         }
         let me = space.index_of(self.settings.id);
+        let world = World::new(space.clone(), me, self.world.as_ref(), self.settings.broken);
+        if !self.drop_leftovers(&world, effects) {
+            return self.postpone(now, space);
+        }
+        self.postponed = self.postponed.take().filter(|later| later.number > space.number);
         // Belonging begins with being attached: one that was only shown a space may still go elsewhere.
         if me.is_some() {
             self.settings.cluster = Some(space.cluster);
@@ -46,11 +51,9 @@ impl<S: Store> Server<S> {
         self.last_watermarks(effects);
         self.clock = self.clock.max(space.clock);
         let before = self.world.take();
-        let world = World::new(space, me, before.as_ref(), self.settings.broken);
         self.owned |= world.pieces.iter().any(|piece| piece.state != State::Gone);
         self.relink(now, before.as_ref(), &world, effects);
         let fresh = self.forget_what_is_not_mine(before.as_ref(), &world);
-        self.drop_leftovers(before.as_ref(), &world, effects);
         let kept = self.carry_pending(before.as_ref(), &world, &fresh, effects);
         self.world = Some(world);
         self.ids.expire({
@@ -124,33 +127,56 @@ impl<S: Store> Server<S> {
         fresh
     }
 
-    /// Arcs that became this server's without anybody who could copy them, because an operator accepted their loss:
+    /// Arcs that become this server's without anybody who could copy them, because an operator accepted their loss:
     /// what it happens to have of them is older than what was lost, and not what the other owners have. Nobody
-    /// serves it.
-    fn drop_leftovers(&self, before: Option<&World>, world: &World, effects: &mut Vec<ServerEffect>) {
-        let Some(before) = before else { return };
-        for piece in &world.pieces {
-            let was = before.piece(piece.range.first);
-            let orphaned = matches!(was.state, State::Catching { .. }) && before.arc(was).primary().is_none();
-            let served = matches!(piece.state, State::Normal | State::Settling);
-            if orphaned
-                && served
-                && let Err(fault) = self.drop_range(piece.range)
-            {
-                self.store_fault(&fault, effects);
+    /// serves it. A step drops some of it; true: there is none any more.
+    ///
+    /// Until then the server stays in the space before, as one that has not heard of the new one: there it serves nothing of
+    /// these arcs, and as they have no primary, nobody sends it anything of them.
+    fn drop_leftovers(&self, world: &World, effects: &mut Vec<ServerEffect>) -> bool {
+        let Some(before) = &self.world else { return true };
+        let orphaned =
+            |was: &&Piece| matches!(was.state, State::Catching { .. }) && before.arc(was).primary().is_none();
+        let served = |piece: &&Piece| matches!(piece.state, State::Normal | State::Settling);
+        let mut room = DROP_COUNT;
+        for was in before.pieces.iter().filter(orphaned) {
+            let (first, last) = (world.position(was.range.first), world.position(was.range.last));
+            for piece in world.pieces[first..=last].iter().filter(served) {
+                let first = was.range.first.max(piece.range.first);
+                let range = Range { first, last: was.range.last.min(piece.range.last) };
+                match self.drop_some(range, room) {
+                    Ok(dropped) if dropped < room => room -= dropped,
+                    Ok(_all_that_one_step_may) => return false,
+                    Err(fault) => {
+                        self.store_fault(&fault, effects);
+                        return false;
+                    }
+                }
             }
         }
+        true
     }
 
-    fn drop_range(&self, range: Range) -> Result<(), Fault> {
-        loop {
-            let found = self.store.scan(range.first, range.last, None, DROP_COUNT)?;
-            for (key, _) in &found {
-                self.store.remove(key.hash, &key.key)?;
-            }
-            if found.len() < DROP_COUNT {
-                return Ok(());
-            }
+    /// How many records of the range it dropped; fewer than `count`: all there were.
+    fn drop_some(&self, range: Range, count: usize) -> Result<usize, Fault> {
+        let found = self.store.scan(range.first, range.last, None, count)?;
+        for (key, _) in &found {
+            self.store.remove(key.hash, &key.key)?;
+        }
+        Ok(found.len())
+    }
+
+    /// Comes back to the newest such space soon.
+    fn postpone(&mut self, now: Time, space: Space) {
+        if self.postponed.as_ref().is_none_or(|other| other.number < space.number) {
+            self.postponed = Some(space);
+        }
+        self.tick_at = self.tick_at.min(now.plus_micros(DROP_PAUSE_MICROS));
+    }
+
+    pub(super) fn adopt_postponed(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        if let Some(space) = self.postponed.take() {
+            self.adopt(now, space, effects);
         }
     }
 
@@ -165,7 +191,7 @@ impl<S: Store> Server<S> {
     ) -> BTreeMap<StoreKey, Pending> {
         let Some(before) = before else { return BTreeMap::new() };
         let mut kept = BTreeMap::new();
-        for (key, mut pending) in std::mem::take(&mut self.pending) {
+        for (key, mut pending) in self.pending.take() {
             let piece = world.piece(key.hash);
             let arc = world.arc(piece);
             if piece.state == State::Normal && world.is_primary(arc) {
@@ -238,7 +264,7 @@ impl<S: Store> Server<S> {
     /// before, whose marks only this epoch's watermark can clear.
     fn send_kept(&mut self, now: Time, kept: BTreeMap<StoreKey, Pending>, effects: &mut Vec<ServerEffect>) {
         let keys: Vec<StoreKey> = kept.keys().cloned().collect();
-        self.pending = kept;
+        self.pending = kept.into();
         for key in &keys {
             self.send_pending(key, effects);
         }
@@ -248,5 +274,8 @@ impl<S: Store> Server<S> {
     }
 }
 
-/// Records dropped in one call of the store's scan.
+/// Records dropped in one step.
 const DROP_COUNT: usize = 1024;
+
+/// Between two such steps: requests have their turn.
+const DROP_PAUSE_MICROS: u64 = 1_000;

@@ -4,8 +4,8 @@
 use super::Server;
 use super::catching::{Held, digest};
 use super::judge::{Content, Says};
+use super::pendings::Pending;
 use super::world::State;
-use super::write::Pending;
 use crate::{
     Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, Remembered, RequestId,
     ServerEffect, ServerId, ServerNote, SpaceNumber, Stamp, Store, StoreKey,
@@ -490,7 +490,7 @@ impl<S: Store> Server<S> {
         }
         let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
         // Too much is under way, or was written meanwhile: the bucket's time runs out, and it is tried again.
-        let busy = self.links.iter().any(|link| link.is_busy());
+        let busy = self.pending.is_full() || self.links.iter().any(|link| link.is_busy());
         let Ok(Held::All(mine)) = self.held(range) else { return };
         if !normal || busy {
             return;

@@ -2,8 +2,8 @@
 
 use super::Server;
 use super::judge::{Content, Says};
+use super::pendings::Pending;
 use super::world::State;
-use super::write::Pending;
 use crate::{KeyHash, Kind, Message, ServerEffect, SpaceNumber, Stamp, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;

@@ -122,6 +122,14 @@ impl Ids {
         self.gateways.iter().map(|(&gateway, of)| (gateway, of.lowest_open)).collect()
     }
 
+    /// Its write is not to be had here: this server cannot say that it was done.
+    pub fn disown(&mut self, id: RequestId) {
+        let Some(of) = self.gateways.get_mut(&id.gateway) else { return };
+        if let Some((_, reply)) = of.replies.remove(&id.seq) {
+            of.bytes -= bytes_of(&reply);
+        }
+    }
+
     /// Forgets what belongs to keys that `gone` names.
     pub fn forget(&mut self, gone: impl Fn(KeyHash) -> bool) {
         for OfGateway { replies, bytes, .. } in self.gateways.values_mut() {

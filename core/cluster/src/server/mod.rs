@@ -8,6 +8,7 @@ mod flush;
 mod ids;
 mod judge;
 mod link;
+mod pendings;
 #[cfg(feature = "mutants")]
 mod portrait;
 mod read;
@@ -26,13 +27,13 @@ use ids::Ids;
 use kumo_paxos::Time;
 use kumo_session::{ConnectionId, UnixMillis};
 use link::Link;
+use pendings::Pendings;
 use read::Reads;
 use replica::Mark;
 use settle::Settlement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use world::World;
-use write::Pending;
 
 /// A server of the store, without IO but for its [`Store`]. The rules it keeps are REPLICATION.md's; comments
 /// cite them by number.
@@ -58,7 +59,7 @@ pub struct Server<S: Store> {
     links: Vec<Link>,
     up: BTreeSet<ServerId>,
     managers: BTreeSet<SocketAddr>,
-    pending: BTreeMap<StoreKey, Pending>,
+    pending: Pendings,
     /// Records that may not be committed, as a replica knows them.
     dirty: BTreeMap<StoreKey, Mark>,
     /// While Catching: keys that came by Replicate since, which a copy must not touch.
@@ -79,6 +80,8 @@ pub struct Server<S: Store> {
     /// The other cell that was heard of last.
     stranger: Option<kumo_paxos::CellId>,
     flushes: Vec<flush::Flush>,
+    /// A space that is adopted when what must not be served in it is dropped.
+    postponed: Option<Space>,
     tick_at: Time,
     alive_at: Time,
     watermark_at: Option<Time>,
@@ -108,7 +111,7 @@ impl<S: Store> Server<S> {
             links: Vec::new(),
             up: BTreeSet::new(),
             managers: BTreeSet::new(),
-            pending: BTreeMap::new(),
+            pending: Pendings::default(),
             dirty: BTreeMap::new(),
             replicated: BTreeSet::new(),
             ids: Ids::default(),
@@ -122,6 +125,7 @@ impl<S: Store> Server<S> {
             backup_for: None,
             stranger: None,
             flushes: Vec::new(),
+            postponed: None,
             tick_at: now,
             alive_at: now,
             watermark_at: None,

@@ -1,11 +1,12 @@
 //! Settlement: a new primary gathers what the others hold unconfirmed, and carries it forward. (Rule 11)
 
 use super::Server;
+use super::pendings::Pending;
+use super::replica::Mark;
 use super::world::State;
-use super::write::Pending;
 use crate::{
-    GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect, ServerId, ServerNote,
-    SpaceNumber, Store, StoreKey, Unsettled, Upto,
+    Fault, GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect, ServerId,
+    ServerNote, SpaceNumber, Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,12 @@ struct Asked {
     /// The answer is here up to this place.
     upto: Option<Upto>,
     answered: bool,
+}
+
+/// A mark whose record cannot be read, or is not there.
+struct Lost {
+    id: Option<RequestId>,
+    fault: Option<Fault>,
 }
 
 impl Settlement {
@@ -126,8 +133,8 @@ impl<S: Store> Server<S> {
         }
         let (unsettled, next) = match &after {
             Some(Upto::Ids { .. }) => (Vec::new(), None),
-            Some(Upto::Marked { upto }) => self.marked(&ranges, Some(upto)),
-            None => self.marked(&ranges, None),
+            Some(Upto::Marked { upto }) => self.marked(&ranges, Some(upto), effects),
+            None => self.marked(&ranges, None, effects),
         };
         if let Some(upto) = next {
             let next = Some(Upto::Marked { upto });
@@ -154,7 +161,25 @@ impl<S: Store> Server<S> {
 
     /// What is marked in the ranges after that key, as much as one message takes, and up to where that is all; none:
     /// there is no more.
-    fn marked(&self, ranges: &[Range], after: Option<&StoreKey>) -> (Vec<Unsettled>, Option<StoreKey>) {
+    fn marked(
+        &mut self,
+        ranges: &[Range],
+        after: Option<&StoreKey>,
+        effects: &mut Vec<ServerEffect>,
+    ) -> (Vec<Unsettled>, Option<StoreKey>) {
+        let mut lost = Vec::new();
+        let found = self.marked_and_lost(ranges, after, &mut lost);
+        self.disown(lost, effects);
+        found
+    }
+
+    /// The same, and marks whose record is not to be had.
+    fn marked_and_lost(
+        &self,
+        ranges: &[Range],
+        after: Option<&StoreKey>,
+        lost: &mut Vec<Lost>,
+    ) -> (Vec<Unsettled>, Option<StoreKey>) {
         let (mut unsettled, mut bytes) = (Vec::new(), 0);
         for range in ranges {
             let (first, last) = bounds(range);
@@ -163,7 +188,7 @@ impl<S: Store> Server<S> {
                 if Some(key) == after {
                     continue;
                 }
-                let Ok(Some(record)) = self.store.get(key.hash, &key.key) else { continue };
+                let Some(record) = self.record_of(key, mark, lost) else { continue };
                 bytes += record.data.len() + key.key.len();
                 unsettled.push(Unsettled { key: key.clone(), record, origin: mark.origin.clone() });
                 if bytes > PART_BYTES_MAX || unsettled.len() >= PART_COUNT_MAX {
@@ -172,6 +197,28 @@ impl<S: Store> Server<S> {
             }
         }
         (unsettled, None)
+    }
+
+    fn record_of(&self, key: &StoreKey, mark: &Mark, lost: &mut Vec<Lost>) -> Option<Record> {
+        let found = self.store.get(key.hash, &key.key);
+        if !matches!(found, Ok(Some(_))) {
+            let id = mark.origin.as_ref().map(|origin| origin.id);
+            lost.push(Lost { id, fault: found.as_ref().err().cloned() });
+        }
+        found.ok().flatten()
+    }
+
+    /// An id says that its write was done. Without the record nobody could show that write: whoever holds it says so,
+    /// and if nobody does, it was never done.
+    fn disown(&mut self, lost: Vec<Lost>, effects: &mut Vec<ServerEffect>) {
+        for Lost { id, fault } in lost {
+            if let Some(id) = id {
+                self.ids.disown(id);
+            }
+            if let Some(fault) = fault {
+                self.store_fault(&fault, effects);
+            }
+        }
     }
 
     pub(super) fn settled(
@@ -273,17 +320,19 @@ impl<S: Store> Server<S> {
         for one in listed {
             gather(&mut gathered, one);
         }
+        let mut lost = Vec::new();
         for range in ranges {
             let (first, last) = bounds(range);
             for (key, mark) in self.dirty.range(first..) {
                 if key.hash > last {
                     break;
                 }
-                let Ok(Some(record)) = self.store.get(key.hash, &key.key) else { continue };
+                let Some(record) = self.record_of(key, mark, &mut lost) else { continue };
                 let origin = mark.origin.clone();
                 gather(&mut gathered, Unsettled { key: key.clone(), record, origin });
             }
         }
+        self.disown(lost, effects);
         let gathered: Vec<Unsettled> = gathered.into_values().map(|one| self.or_mine(one)).collect();
         // The id of what is carried forward is known when that is committed, as any write's.
         let carried = gathered.iter().filter_map(|one| one.origin.as_ref());

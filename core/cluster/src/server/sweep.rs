@@ -3,8 +3,8 @@
 
 use super::Server;
 use super::judge::{Content, Says};
+use super::pendings::Pending;
 use super::world::{State, World};
-use super::write::Pending;
 use crate::{Fault, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;
@@ -28,6 +28,7 @@ impl<S: Store> Server<S> {
             return;
         }
         self.tick_at = now.plus_micros(TICK_MICROS);
+        self.adopt_postponed(now, effects);
         if now >= self.alive_at {
             // A lease is half a keepalive's worth: it is asked for often enough to outlive two lost signs.
             self.alive_at = now.plus_micros(self.settings.keepalive_micros / ALIVE_SHARE);

@@ -4,55 +4,14 @@ use super::Server;
 use super::few::Few;
 use super::ids::Known;
 use super::judge::{self, Content, Verdict};
-use super::link::Frames;
+use super::pendings::{Pending, Queue};
 use super::world::State;
 use crate::{
-    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, RequestId,
-    ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
+    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, ServerEffect,
+    ServerId, SpaceNumber, Stamp, Store, StoreKey,
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use std::collections::VecDeque;
-
-/// A write that not all of A(k) have acknowledged.
-#[derive(Clone, Debug)]
-pub(crate) struct Pending {
-    pub record: Record,
-    pub origin: Option<Origin>,
-    /// Who wants its answer.
-    pub waiters: Vec<(ConnectionId, u64)>,
-    /// Who has not acknowledged.
-    pub waiting: Few,
-    pub frames: Frames,
-    /// The store still has the version before, which reads may show. Not so for what a settlement took over.
-    pub shows_old: bool,
-    /// Later requests for the key, in order.
-    pub queue: VecDeque<(ConnectionId, Request)>,
-}
-
-impl Pending {
-    pub fn new(record: Record, origin: Option<Origin>) -> Pending {
-        Pending {
-            record,
-            origin,
-            waiters: Vec::new(),
-            waiting: Few::default(),
-            frames: Frames::default(),
-            shows_old: true,
-            queue: VecDeque::new(),
-        }
-    }
-
-    fn is_of(&self, id: RequestId) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.id == id)
-    }
-
-    /// Everybody who waits for this write or behind it.
-    pub fn everyone(&self) -> impl Iterator<Item = (ConnectionId, u64)> + '_ {
-        let queued = self.queue.iter().map(|(connection, request)| (*connection, request.id.seq));
-        self.waiters.iter().copied().chain(queued)
-    }
-}
 
 impl<S: Store> Server<S> {
     pub(super) fn request(
@@ -123,16 +82,11 @@ impl<S: Store> Server<S> {
         if self.ids.must_wait(request.id) {
             return self.answer(from, seq, Answer::Wait, effects);
         }
-        match self.pending.get_mut(&key) {
-            Some(pending) => {
-                let repeated = pending.queue.iter().position(|(_, queued)| queued.id == request.id);
-                match repeated {
-                    Some(at) => pending.queue[at].0 = from,
-                    None if pending.queue.len() >= QUEUE_MAX => self.answer(from, seq, Answer::Wait, effects),
-                    None => pending.queue.push_back((from, request)),
-                }
-            }
-            None => self.execute(now, from, request, key, effects),
+        if !self.pending.contains_key(&key) {
+            return self.execute(now, from, request, key, effects);
+        }
+        if !self.pending.queue(&key, from, request) {
+            self.answer(from, seq, Answer::Wait, effects);
         }
     }
 
@@ -167,9 +121,8 @@ impl<S: Store> Server<S> {
         let content = match verdict {
             Verdict::Answer(answer) => {
                 if self.expire_first(now, &key, effects) {
-                    match self.pending.get_mut(&key) {
-                        Some(pending) => pending.queue.push_back((from, request)),
-                        None => self.answer(from, seq, Answer::Wait, effects),
+                    if !self.pending.queue(&key, from, request) {
+                        self.answer(from, seq, Answer::Wait, effects);
                     }
                     return;
                 }
@@ -181,7 +134,7 @@ impl<S: Store> Server<S> {
         if let Some(reason) = self.refusal(&key) {
             return self.answer(from, seq, Answer::Refused { reason }, effects);
         }
-        if self.is_busy(&key) {
+        if self.is_busy(&key) || self.pending.is_full() {
             return self.answer(from, seq, Answer::Wait, effects);
         }
         let record = self.stamped(head.as_ref(), &content);
@@ -382,20 +335,14 @@ impl<S: Store> Server<S> {
         while let Some((from, request)) = queue.pop_front() {
             if self.pending.contains_key(key) {
                 // The one before is under way now: the rest stands behind it.
-                let pending = self.pending.get_mut(key).expect("looked up above");
-                pending.queue.push_back((from, request));
-                pending.queue.extend(queue);
-                return;
+                queue.push_front((from, request));
+                return self.pending.requeue(key, queue);
             }
             self.write(now, from, request, effects);
         }
     }
 
-    fn commit(
-        &mut self,
-        key: &StoreKey,
-        effects: &mut Vec<ServerEffect>,
-    ) -> Option<VecDeque<(ConnectionId, Request)>> {
+    fn commit(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) -> Option<Queue> {
         let pending = self.pending.get(key)?;
         if !pending.waiting.is_empty() {
             return None;
@@ -412,7 +359,7 @@ impl<S: Store> Server<S> {
             self.store_fault(&fault, effects);
             return None;
         }
-        let pending = self.pending.remove(key).expect("looked up above");
+        let (pending, queue) = self.pending.remove(key).expect("looked up above");
         self.dirty.remove(key);
         for (to, seq) in pending.frames.iter() {
             let link = &mut self.links[usize::from(to)];
@@ -427,7 +374,7 @@ impl<S: Store> Server<S> {
             }
             self.ids.remember(origin.id, key.hash, origin.reply);
         }
-        Some(pending.queue)
+        Some(queue)
     }
 
     /// On a link that is new: what was said before may not have arrived.
@@ -464,9 +411,6 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
         record: pending.record.clone(),
     }
 }
-
-/// Requests that wait behind one key. Beyond it they are told to ask again.
-const QUEUE_MAX: usize = 1024;
 
 /// Frames sent again at once on a link that is new; as many follow with every tick.
 const RESEND_MAX: usize = 1024;

@@ -1,5 +1,6 @@
 //! The limits, each with what it must not cost.
 
+use super::disk::Disk;
 use super::house::{House, server, set};
 use bytes::Bytes;
 use kumo_cluster::{
@@ -197,4 +198,104 @@ fn all_that_a_broken_link_lost_is_sent_again() {
     assert_eq!(house.servers.iter().map(|one| one.under_way()).max(), Some((0, 0)));
     assert!(house.answers.values().all(|answer| matches!(answer, Answer::Reply(_))));
     assert_eq!(house.answers.len(), keys.len());
+}
+
+fn large() -> Operation {
+    Operation::Set { flags: 0, expiry: 0, data: Bytes::from(vec![b'v'; 1 << 20]) }
+}
+
+#[test]
+fn writes_under_way_take_a_bounded_memory() {
+    let mut house = House::new(3, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 200);
+    house.cut_off = Some(2);
+    house.step(0, ServerInput::ServerDown(server(2)));
+    let mut waits = Vec::new();
+    for (seq, key) in (1..).zip(&keys) {
+        match house.ask(0, seq, 1, key, large()) {
+            None => assert!(waits.is_empty(), "{seq} was let in behind one that had to wait"),
+            Some(Answer::Wait) => waits.push((seq, key)),
+            other => panic!("{seq}: {other:?}"),
+        }
+    }
+    // 128 MiB are let in.
+    assert_eq!(house.servers[0].under_way().0, 128);
+    assert_eq!(waits.len(), 72);
+    // Nothing of those that wait was ordered: nobody has heard of them.
+    for (_, key) in &waits {
+        let hold = |disk: &Disk| disk.head(key.hash, &key.key).expect("nothing fails here").is_some();
+        assert!(!house.disks.iter().any(hold), "{key:?} was ordered");
+    }
+    // What is under way is not refused when it is asked for again, and reads are served.
+    assert_eq!(house.ask(0, 1, 1, &keys[0], large()), None, "it joins the first try");
+    assert_eq!(house.ask(0, 1_000, 1, &keys[0], Operation::Get), Some(Answer::Missing));
+    // The third is back: all that was let in is done, and there is room again.
+    house.cut_off = None;
+    house.step(0, ServerInput::ServerUp(server(2)));
+    house.wait(1_000_000);
+    assert_eq!(house.servers[0].under_way(), (0, 0));
+    for (seq, key) in waits {
+        let answer = house.ask(0, seq, 1, key, large());
+        assert!(matches!(answer, Some(Answer::Reply(_))), "{seq}: {answer:?}");
+    }
+}
+
+#[test]
+fn requests_behind_one_write_take_a_bounded_memory() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    house.cut_off = Some(2);
+    house.step(0, ServerInput::ServerDown(server(2)));
+    let answers: Vec<_> = (1..=200).map(|seq| house.ask(0, seq, 1, &key, large())).collect();
+    let waits = answers.iter().filter(|answer| **answer == Some(Answer::Wait)).count();
+    assert_eq!((waits, answers.iter().flatten().count()), (72, 72));
+    house.cut_off = None;
+    house.step(0, ServerInput::ServerUp(server(2)));
+    house.wait(1_000_000);
+    assert_eq!(house.servers[0].under_way(), (0, 0));
+    let done = house.answers.values().filter(|answer| matches!(answer, Answer::Reply(_))).count();
+    assert_eq!(done, 128, "all that were let in, one after the other");
+    // All of it is given back.
+    let answer = house.ask(0, 1_000, 1_000, &key, large());
+    assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
+}
+
+/// The fourth catches up when all who could copy to it are lost, and an operator accepts that.
+#[test]
+fn what_nobody_may_serve_any_more_is_dropped_step_by_step() {
+    let mut house = House::new(4, 3, 1);
+    house.attach_all();
+    let stamp = Stamp { space: SpaceNumber(0), clock: Clock(9) };
+    let data = Bytes::from_static(b"old");
+    let record = Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data };
+    let table = Table::new(&house.space);
+    let comes = |key: &StoreKey| table.arc(key.hash).comers.contains(&3);
+    let keys: Vec<StoreKey> = house.keys_of(&[], 40_000).into_iter().filter(comes).collect();
+    assert!(keys.len() > 5_000, "{} keys", keys.len());
+    for lost in 0..3 {
+        house.publish(|space| space.members[lost].state = MemberState::Fault { order: lost as u64 + 1 });
+    }
+    // From before it caught up: nobody is left to make it equal.
+    for key in &keys {
+        house.disks[3].put(key.hash, &key.key, &record).expect("nothing fails here");
+    }
+    house.wait(1_000_000);
+    assert_eq!(house.disks[3].len(), keys.len(), "they may be all there is");
+    house.work_max = 0;
+    house.publish(|space| {
+        (space.rhs, space.whs) = (vec![3], vec![3]);
+        space.job = None;
+    });
+    // It is not in the new space before all of them are gone, and serves none of them.
+    let adopted =
+        |house: &House| house.servers[3].space().map(|space| space.number) == Some(house.space.number);
+    assert!(!adopted(&house));
+    assert_eq!(house.ask(3, 1, 1, &keys[0], Operation::Get), Some(Answer::Wait));
+    house.wait(2_000_000);
+    assert!(adopted(&house));
+    assert_eq!(house.disks[3].len(), 0);
+    assert!(house.work_max <= 4_096, "one step worked on {} records", house.work_max);
+    assert_eq!(house.ask(3, 2, 2, &keys[0], Operation::Get), Some(Answer::Missing));
+    let answer = house.ask(3, 3, 3, &keys[0], set("new"));
+    assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
 }

@@ -14,12 +14,18 @@ struct Inside {
     records: RefCell<BTreeMap<StoreKey, Record>>,
     /// This key cannot be written.
     broken: RefCell<Option<StoreKey>>,
+    /// This key cannot be read.
+    damaged: RefCell<Option<StoreKey>>,
     work: Cell<usize>,
 }
 
 impl Disk {
     pub fn break_key(&self, key: Option<StoreKey>) {
         *self.0.broken.borrow_mut() = key;
+    }
+
+    pub fn damage_key(&self, key: Option<StoreKey>) {
+        *self.0.damaged.borrow_mut() = key;
     }
 
     /// Records that were listed, written or removed since this was last asked.
@@ -55,7 +61,11 @@ impl Store for Disk {
     }
 
     fn get(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Record>, Fault> {
-        Ok(self.0.records.borrow().get(&name(hash, key)).cloned())
+        let key = name(hash, key);
+        if self.0.damaged.borrow().as_ref() == Some(&key) {
+            return Err(Fault::Damaged("told to be damaged".to_owned()));
+        }
+        Ok(self.0.records.borrow().get(&key).cloned())
     }
 
     fn put(&self, hash: KeyHash, key: &[u8], record: &Record) -> Result<(), Fault> {

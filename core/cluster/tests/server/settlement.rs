@@ -71,3 +71,49 @@ fn a_request_is_not_remembered_without_its_write() {
         other => panic!("what was done is not there: {other:?}"),
     }
 }
+
+/// The first server's write reached only the third, whose record of it cannot be read any more when the second settles.
+#[test]
+fn an_id_does_not_travel_without_its_record() {
+    for readable in [true, false] {
+        let mut house = House::new(3, 3, 1);
+        let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+        house.cut_off = Some(1);
+        assert_eq!(house.ask(0, 1, 1, &key, set("only there")), None, "one has not acknowledged");
+        house.cut_off = None;
+        house.disks[2].damage_key(Some(key.clone()).filter(|_| !readable));
+        house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+        house.wait(1_000_000);
+        // The gateway asks again at the next primary.
+        let told = house.ask(1, 1, 1, &key, set("only there"));
+        let Some(Answer::Reply(Reply::Done { clock: done })) = told else { panic!("not done: {told:?}") };
+        match house.ask(1, 2, 2, &key, Operation::Get) {
+            Some(Answer::Reply(Reply::Value { clock, data, .. })) => {
+                assert_eq!((clock, &data[..]), (done, &b"only there"[..]));
+            }
+            other => panic!("readable {readable}: what was done is not there: {other:?}"),
+        }
+    }
+}
+
+/// The same at the next primary itself: its own mark is no proof either.
+#[test]
+fn the_next_primary_does_not_trust_an_id_whose_record_it_cannot_read() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(0, 1, 1, &key, set("new")), None, "one has not acknowledged");
+    house.cut_off = None;
+    house.disks[1].damage_key(Some(key.clone()));
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    house.wait(1_000_000);
+    house.disks[1].damage_key(None);
+    let told = house.ask(1, 1, 1, &key, set("new"));
+    let Some(Answer::Reply(Reply::Done { clock: done })) = told else { panic!("not done: {told:?}") };
+    for owner in [1, 2] {
+        match house.ask(owner, 2, 2, &key, Operation::Get) {
+            Some(Answer::Reply(Reply::Value { clock, .. })) => assert_eq!(clock, done),
+            other => panic!("{owner}: what was done is not there: {other:?}"),
+        }
+    }
+}

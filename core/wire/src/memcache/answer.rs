@@ -66,6 +66,8 @@ pub enum Outcome<'a> {
     /// The SASL mechanisms there are, separated by spaces.
     Mechanisms(&'a str),
     Authenticated,
+    /// A login goes on with a step.
+    Continue,
     Failed(Failure<'a>),
 }
 
@@ -127,7 +129,9 @@ fn write_text(with_cas: bool, outcome: &Outcome, out: &mut BytesMut) {
         Outcome::StatsReset => out.put_slice(b"RESET\r\n"),
         Outcome::NoSuchStats => out.put_slice(b"ERROR\r\n"),
         Outcome::Failed(failure) => write_failure(failure, out),
-        Outcome::Description(_) | Outcome::Mechanisms(_) | Outcome::Authenticated => misplaced(outcome, out),
+        Outcome::Description(_) | Outcome::Mechanisms(_) | Outcome::Authenticated | Outcome::Continue => {
+            misplaced(outcome, out);
+        }
     }
 }
 

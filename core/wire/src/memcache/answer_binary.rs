@@ -36,6 +36,7 @@ pub(super) fn write(opcode: Opcode, opaque: u32, outcome: &Outcome, out: &mut By
         }
         Outcome::Version(text) | Outcome::Mechanisms(text) => packet.write(&[], &[], text.as_bytes(), out),
         Outcome::Stat { name, value } => packet.write(&[], name.as_bytes(), value.as_bytes(), out),
+        Outcome::Continue => Packet { status: AUTH_CONTINUE, ..packet }.write(&[], &[], &[], out),
         Outcome::Authenticated => packet.write(&[], &[], b"Authenticated", out),
         Outcome::NotStored => packet.fail(not_stored(opcode), out),
         Outcome::Exists => packet.fail(EXISTS, out),
@@ -154,7 +155,9 @@ pub(super) const TOO_LARGE: Status = Status { number: 0x03, text: "Too large." }
 pub(super) const INVALID_ARGUMENTS: Status = Status { number: 0x04, text: "Invalid arguments" };
 const NOT_STORED: Status = Status { number: 0x05, text: "Not stored." };
 const NOT_NUMERIC: Status = Status { number: 0x06, text: "Non-numeric server-side value for incr or decr" };
-const AUTH_FAILURE: Status = Status { number: 0x20, text: "Auth failure." };
+pub(super) const AUTH_FAILURE: Status = Status { number: 0x20, text: "Auth failure." };
+/// There is more to say, by a step.
+const AUTH_CONTINUE: u16 = 0x21;
 pub(super) const UNKNOWN_COMMAND: Status = Status { number: 0x81, text: "Unknown command" };
 const OUT_OF_MEMORY: Status = Status { number: 0x82, text: "Out of memory" };
 const INTERNAL_ERROR: Status = Status { number: 0x84, text: "Internal error" };

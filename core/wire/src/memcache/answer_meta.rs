@@ -63,7 +63,8 @@ impl MetaAnswer {
             | Outcome::StatsReset
             | Outcome::NoSuchStats
             | Outcome::Mechanisms(_)
-            | Outcome::Authenticated => misplaced(outcome, out),
+            | Outcome::Authenticated
+            | Outcome::Continue => misplaced(outcome, out),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Answer;
 use super::answer_binary;
 use super::decoder::Refused;
+use super::gate::CREDENTIALS_BYTES_MAX;
 use super::request::{Command, Create, Expiry, KEY_BYTES_MAX, Keys, Mode, Request, Sasl, Sign};
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -51,6 +52,11 @@ impl Opcode {
     pub(super) fn of(number: u8) -> Option<Opcode> {
         OPCODE_OF.get(usize::from(number)).copied().flatten()
     }
+
+    /// Whether one may ask for it before the login.
+    fn is_open_to_all(self) -> bool {
+        matches!(self, Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep | Opcode::Version)
+    }
 }
 
 /// | offset | size | field                                |
@@ -86,13 +92,17 @@ impl Header {
     }
 
     /// Whether such a packet may be, before any of its body is read.
-    pub fn check(&self, value_bytes_max: usize) -> Result<(), Refused> {
+    /// `guarded`: nobody has logged in yet.
+    pub fn check(&self, value_bytes_max: usize, guarded: bool) -> Result<(), Refused> {
         if self.magic != MAGIC_REQUEST {
             return Err(Refused::closing(""));
         }
         let Some(value) = self.body.checked_sub(self.key + self.extras) else {
             return Err(self.refused(answer_binary::UNKNOWN_COMMAND, true));
         };
+        if guarded && !Opcode::of(self.opcode).is_some_and(Opcode::is_open_to_all) {
+            return Err(self.refused(answer_binary::AUTH_FAILURE, true));
+        }
         let invalid = || self.refused(answer_binary::INVALID_ARGUMENTS, true);
         if self.key > KEY_BYTES_MAX {
             return Err(invalid());
@@ -254,6 +264,3 @@ pub(super) const MAGIC_RESPONSE: u8 = 0x81;
 
 /// The expiry that tells arithmetic not to create an item.
 const CREATE_NOTHING: u32 = u32::MAX;
-
-/// User, password and separators of SASL PLAIN; far more than anyone types, and nothing for a server to hold.
-const CREDENTIALS_BYTES_MAX: usize = 4096;

@@ -1,8 +1,10 @@
 //! [`Decoder`]: takes requests off the front of what a connection delivered, in all three protocols.
 
+use super::answer::{Answer, Outcome};
 use super::binary::{self, Header};
+use super::gate::{self, Gate};
 use super::meta;
-use super::request::{Command, Mode, Request};
+use super::request::{Command, Mode, Request, Sasl};
 use super::text::{self, Storing};
 use super::words::Words;
 use bytes::{Buf, Bytes, BytesMut};
@@ -26,6 +28,7 @@ pub struct Decoder {
     /// Bytes still to come of a request that was refused: they are dropped unread.
     swallow: u64,
     ended: bool,
+    gate: Gate,
 }
 
 /// The next thing that a buffer holds.
@@ -51,7 +54,18 @@ impl Decoder {
     /// Values above `value_bytes_max` are refused before a byte of them is stored.
     pub fn new(value_bytes_max: usize) -> Decoder {
         let value_bytes_max = value_bytes_max.min(text::LENGTH_MAX);
-        Decoder { protocol: None, value_bytes_max, scanned: 0, swallow: 0, ended: false }
+        Decoder { protocol: None, value_bytes_max, scanned: 0, swallow: 0, ended: false, gate: Gate::None }
+    }
+
+    /// Nothing but a login is taken before one has succeeded.
+    pub fn guarded(self) -> Decoder {
+        Decoder { gate: Gate::Closed { begun: false }, ..self }
+    }
+
+    /// What is to be said to a client that says who it is; `known`: whether there is that user with that password. All that
+    /// follows is decoded accordingly.
+    pub fn login(&mut self, sasl: &Sasl, known: impl FnOnce(&[u8], &[u8]) -> bool) -> Outcome<'static> {
+        self.gate.login(sasl, known)
     }
 
     /// `None` until the first byte has been seen.
@@ -77,6 +91,7 @@ impl Decoder {
             _ => Protocol::Text,
         });
         let decoded = match protocol {
+            Protocol::Text if self.gate.is_closed() => self.login_line(buffer),
             Protocol::Text => self.line(buffer),
             Protocol::Binary => self.packet(buffer),
         };
@@ -154,6 +169,32 @@ impl Decoder {
         Ok(Step::Request(Request { answer, command }))
     }
 
+    /// A line before the login, and the block of user and password when it announces them.
+    fn login_line(&mut self, buffer: &mut BytesMut) -> Result<Option<Step>, Refused> {
+        let end = memchr(b'\n', &buffer[self.scanned..]).map(|at| self.scanned + at);
+        self.scanned = end.unwrap_or(buffer.len());
+        if self.scanned > gate::LOGIN_LINE_BYTES_MAX {
+            return Err(Refused::closing(""));
+        }
+        let Some(end) = end else { return Ok(None) };
+        let head = end + 1;
+        let Some(length) = gate::announced(&buffer[..end]) else {
+            buffer.advance(head);
+            return Err(Refused::saying(gate::UNAUTHENTICATED));
+        };
+        if length > gate::CREDENTIALS_BYTES_MAX {
+            buffer.advance(head);
+            return Err(Refused::saying(gate::UNAUTHENTICATED).swallowing(length as u64 + 2));
+        }
+        let total = head + length + 2;
+        if buffer.len() < total {
+            return Ok(Some(Step::More(total - buffer.len())));
+        }
+        let block = buffer.split_to(total).freeze().slice(head..);
+        let command = Command::Sasl(gate::login(&block)?);
+        Ok(Some(Step::Request(Request { answer: Answer::Text { noreply: false, cas: false }, command })))
+    }
+
     fn packet(&mut self, buffer: &mut BytesMut) -> Result<Option<Step>, Refused> {
         let Some(bytes) = buffer.first_chunk::<{ binary::HEADER_BYTES }>() else {
             // The first byte alone tells whether this is a packet at all.
@@ -163,7 +204,7 @@ impl Decoder {
             };
         };
         let header = Header::read(bytes);
-        if let Err(refused) = header.check(self.value_bytes_max) {
+        if let Err(refused) = header.check(self.value_bytes_max, self.gate.is_closed()) {
             buffer.advance(binary::HEADER_BYTES);
             return Err(refused);
         }

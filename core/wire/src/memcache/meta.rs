@@ -194,7 +194,8 @@ impl Flags {
 
     fn take(&mut self, word: &[u8]) -> Result<(), &'static str> {
         let token = &word[1..];
-        let seconds = || signed(token).map(Expiry).ok_or("CLIENT_ERROR bad token in command line format\r\n");
+        let seconds =
+            || signed(token).map(Expiry::spelled).ok_or("CLIENT_ERROR bad token in command line format\r\n");
         match word[0] {
             b'b' => self.base64 = true,
             b'q' => self.quiet = true,

@@ -17,7 +17,7 @@
 //! | line longer than a read | closes without a word, if it was cut | `CLIENT_ERROR line too long`, then closes, however it was cut |
 //! | multi-key line of `gat`, `gats` | as above | as long as that of `get`: [`KEYS_LINE_BYTES_MAX`] |
 //! | client flags above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
-//! | expiry above 31 bits (text, meta) | taken modulo 2³² | taken as it is |
+//! | expiry above 31 bits (text, meta) | taken modulo 2³² | taken as it is, but for the last thirty days below 2³²: negative, as libmemcached spells them |
 //! | length above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
 //! | value too large for `set` | the old value is dropped | a refused request changes nothing |
 //! | value of exactly 1 MiB | too large, with its header | accepted: the limit is the value's own |
@@ -26,9 +26,14 @@
 //! | text `get` with a key too long | drops replies before it that were not sent yet | answers every request |
 //! | binary: unknown opcode with a body | loses its place in the stream | the body is skipped |
 //! | binary: `touch`, `gat`, `stat` with bytes too many | loses its place in the stream | `Invalid arguments`, closes |
+//! | guarded text: requests sent before the answer to a login | their replies are dropped | every request is answered |
+//! | guarded text: line above 2048 bytes | closes without a word, if it was cut | closes without a word |
 //! | `slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `refresh_certs` | memory and watchers of one process | `ERROR` |
 //! | `me` | also last access, fetched, slab class | `exp`, `cas`, `size`: what a replica knows |
 //! | `k` of an item that was stored with `b` | answers in base64 | answers as the request spelled it |
+//!
+//! A connection of a guarded port can do nothing before it has said who it is: in binary by SASL PLAIN, as memcached's
+//! `-S`, in text by a first `set` of user and password, as memcached's `-Y`.
 //!
 //! Meta flags that a replicated store cannot honour get memcached's reply to a flag it does not know
 //! (`CLIENT_ERROR invalid flag`; `invalid or duplicate flag` for `md`), and change nothing: `h` and `l` of `mg`
@@ -44,6 +49,7 @@ mod base64;
 mod binary;
 mod call;
 mod decoder;
+mod gate;
 mod meta;
 mod number;
 mod operation;

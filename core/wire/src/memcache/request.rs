@@ -3,6 +3,7 @@
 use super::Answer;
 use super::words::Words;
 use bytes::Bytes;
+use std::fmt;
 
 /// One request: what to do, and how to say what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,12 +89,31 @@ pub struct Create {
     pub expiry: Expiry,
 }
 
-/// Binary connections only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a client says who it is: in binary by SASL, in text by a first `set`. See [`super::Decoder::login`].
+#[derive(Clone, PartialEq, Eq)]
 pub enum Sasl {
     List,
     Auth { mechanism: Bytes, data: Bytes },
     Step { mechanism: Bytes, data: Bytes },
+    Login { user: Bytes, password: Bytes },
+}
+
+impl fmt::Debug for Sasl {
+    /// Without what must not be in a log.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Sasl::List => f.write_str("List"),
+            Sasl::Auth { mechanism, data: _ } => {
+                f.debug_struct("Auth").field("mechanism", mechanism).finish_non_exhaustive()
+            }
+            Sasl::Step { mechanism, data: _ } => {
+                f.debug_struct("Step").field("mechanism", mechanism).finish_non_exhaustive()
+            }
+            Sasl::Login { user, password: _ } => {
+                f.debug_struct("Login").field("user", user).finish_non_exhaustive()
+            }
+        }
+    }
 }
 
 /// When an item shall vanish, as the client said it. Not a time yet: that takes the time of the request.
@@ -102,6 +122,13 @@ pub struct Expiry(pub i64);
 
 impl Expiry {
     pub const NEVER: Expiry = Expiry(0);
+
+    /// As a line spells it. libmemcached writes a negative one as 32 bits without a sign; taken for a time, it would be in
+    /// the last days of those 32 bits, and what was to vanish at once would stay.
+    pub(super) fn spelled(number: i64) -> Expiry {
+        let negative = (U32_VALUES - RELATIVE_SECONDS_MAX as i64..U32_VALUES).contains(&number);
+        Expiry(if negative { number - U32_VALUES } else { number })
+    }
 
     /// The second, counted from 1970, from which on the item is gone; 0 is never. Up to thirty days count from
     /// `now`, more is a time of its own, and a negative one has passed already.
@@ -149,6 +176,9 @@ pub const KEY_BYTES_MAX: usize = 250;
 /// memcached's border between a duration and a time: thirty days.
 const RELATIVE_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 
+/// How many numbers there are of 32 bits.
+const U32_VALUES: i64 = 1 << 32;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +194,16 @@ mod tests {
         assert_eq!(Expiry(-1).at(now), 1);
         assert_eq!(Expiry(i64::MIN).at(now), 1);
         assert_eq!(Expiry(60).at(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_negative_expiry_may_be_spelled_without_its_sign() {
+        assert_eq!(Expiry::spelled(4_294_967_295), Expiry(-1));
+        assert_eq!(Expiry::spelled(4_292_375_296), Expiry(-2_592_000));
+        // A time in 2106, and one beyond.
+        assert_eq!(Expiry::spelled(4_292_375_295), Expiry(4_292_375_295));
+        assert_eq!(Expiry::spelled(4_294_967_296), Expiry(4_294_967_296));
+        assert_eq!(Expiry::spelled(-1), Expiry(-1));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(super) fn storing(line: &[u8], mode: Mode, with_cas: bool) -> Result<Storing
     let parsed = || {
         let key = Some(words.range(1)).filter(|key| key.len() <= KEY_BYTES_MAX)?;
         let flags = u32::try_from(unsigned(words.word(2))?).ok()?;
-        let expiry = Expiry(signed(words.word(3))?);
+        let expiry = Expiry::spelled(signed(words.word(3))?);
         let length = block_length(words.word(4))?;
         let cas = if with_cas { Some(unsigned(words.word(5))?) } else { None };
         let replying = Replying::Text { noreply };
@@ -134,7 +134,7 @@ fn get_and_touch(
     let expiry = expiry.ok_or_else(|| Refused::saying(ERROR))?;
     let expiry = signed(&frame[expiry]).ok_or_else(|| Refused::saying(BAD_EXPIRY))?;
     let keys = keys(frame, start..end)?;
-    let command = Command::Get { keys, touch: Some(Expiry(expiry)) };
+    let command = Command::Get { keys, touch: Some(Expiry::spelled(expiry)) };
     Ok(Request { answer: Answer::Text { noreply: false, cas }, command })
 }
 
@@ -201,7 +201,7 @@ fn touch(frame: &Bytes, length: usize) -> Result<Request, Refused> {
     let noreply = words.noreply();
     let key = key(frame, words.range(1), noreply)?;
     let Some(expiry) = signed(words.word(2)) else { return Err(refused(BAD_EXPIRY, noreply)) };
-    Ok(answered(noreply, Command::Touch { key, expiry: Expiry(expiry) }))
+    Ok(answered(noreply, Command::Touch { key, expiry: Expiry::spelled(expiry) }))
 }
 
 /// `flush_all [delay] [noreply]`

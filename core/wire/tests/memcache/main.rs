@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use kumo_wire::memcache::{
     Bad, Call, Command, Decoded, Decoder, KEYS_LINE_BYTES_MAX, LINE_BYTES_MAX, Protocol, Reply, ReplyDecoder,
 };
-use model::{VALUE_BYTES_MAX, conversation};
+use model::{VALUE_BYTES_MAX, conversation, guarded_conversation};
 use transcript::{Case, cases, unescaped};
 
 const TRANSCRIPTS: [&str; 3] =
@@ -27,6 +27,60 @@ fn replies_are_those_of_memcached() {
         assert_eq!(shown(&replied), shown(&received), "{name}");
         assert_eq!(hung_up, closed, "{name}");
     }
+}
+
+const GUARDED: [&str; 2] = [include_str!("login.txt"), include_str!("sasl.txt")];
+
+#[test]
+fn a_guarded_port_answers_as_memcached() {
+    let all: Vec<Case> = GUARDED.iter().flat_map(|text| cases(text)).collect();
+    assert!(all.len() > 40, "transcripts are missing: {}", all.len());
+    for Case { name, sent, received, closed } in all {
+        for size in [1, 2, 5, 17, sent.len()] {
+            let (replied, hung_up) = guarded_conversation(sent.chunks(size));
+            assert_eq!(shown(&replied), shown(&received), "{name}, cut every {size} bytes");
+            assert_eq!(hung_up, closed, "{name}, cut every {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_login_too_long_is_dropped_unread() {
+    let mut decoder = Decoder::new(VALUE_BYTES_MAX).guarded();
+    let mut buffer = BytesMut::from(&b"set x 0 0 4097\r\n"[..]);
+    let unauthenticated = Bytes::from_static(b"CLIENT_ERROR unauthenticated\r\n");
+    let refused = || Decoded::Bad(Bad { reply: unauthenticated.clone(), close: false });
+    assert_eq!(decoder.next(&mut buffer), refused());
+    buffer.extend_from_slice(&[b'x'; 4099]);
+    assert_eq!(decoder.next(&mut buffer), Decoded::More(1));
+    assert!(buffer.is_empty());
+    buffer.extend_from_slice(b"get a\r\n");
+    assert_eq!(decoder.next(&mut buffer), refused());
+}
+
+#[test]
+fn a_login_by_two_steps() {
+    let packet = |opcode: u8, data: &[u8]| {
+        let mut packet = vec![0x80, opcode, 0, 5, 0, 0, 0, 0, 0, 0, 0, 5 + data.len() as u8];
+        packet.resize(24, 0);
+        [&packet[..], b"PLAIN", data].concat()
+    };
+    let data = b"\0ann\0s3cret";
+    let statuses = |sent: &[Vec<u8>]| {
+        let (replied, _) = guarded_conversation([&sent.concat()[..]].into_iter());
+        let mut statuses = Vec::new();
+        let mut rest = &replied[..];
+        while let Some(header) = rest.first_chunk::<24>() {
+            statuses.push(header[7]);
+            rest = &rest[24 + usize::from(header[11])..];
+        }
+        statuses
+    };
+    assert_eq!(statuses(&[packet(0x21, b""), packet(0x22, data)]), [0x21, 0]);
+    assert_eq!(
+        statuses(&[packet(0x21, b""), packet(0x22, b"\0ann\0no"), packet(0x22, data)]),
+        [0x21, 0x20, 0x20]
+    );
 }
 
 #[test]
@@ -125,7 +179,9 @@ fn deviations_are_deliberate() {
         said(b"set a 0 0 2\r\n10\r\ndecr a 1\r\nget a\r\n").0,
         "STORED\\r\\n9\\r\\nVALUE a 0 1\\r\\n9\\r\\nEND\\r\\n"
     );
-    assert_eq!(said(b"ms a 2 T4294967295\r\nxx\r\nmg a\r\n").0, "HD\\r\\nHD\\r\\n");
+    // A time beyond 31 bits; but -1 in 32 bits without a sign is -1.
+    assert_eq!(said(b"ms a 2 T4200000000\r\nxx\r\nmg a\r\n").0, "HD\\r\\nHD\\r\\n");
+    assert_eq!(said(b"ms a 2 T4294967295\r\nxx\r\nmg a\r\n").0, "HD\\r\\nEN\\r\\n");
     for flag in ["h", "l", "N30", "R30"] {
         assert_eq!(said(format!("mg a {flag}\r\n").as_bytes()).0, "CLIENT_ERROR invalid flag\\r\\n");
     }

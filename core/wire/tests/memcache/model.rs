@@ -104,8 +104,8 @@ impl Model {
                 b"detail on" => Outcome::Ok,
                 _ => Outcome::NoSuchStats,
             },
-            Command::Sasl(Sasl::List | Sasl::Auth { .. } | Sasl::Step { .. }) => {
-                Outcome::Failed(Failure::Unknown)
+            Command::Sasl(Sasl::List | Sasl::Auth { .. } | Sasl::Step { .. } | Sasl::Login { .. }) => {
+                unreachable!("the decoder knows")
             }
             Command::Get { .. } | Command::Describe { .. } | Command::Quit => unreachable!("answered above"),
         }
@@ -172,13 +172,25 @@ impl Model {
 
 /// Everything that `pieces` lead to, in their order: the bytes to send, and whether to hang up.
 pub fn conversation<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
-    let mut decoder = Decoder::new(VALUE_BYTES_MAX);
+    conversation_with(Decoder::new(VALUE_BYTES_MAX), pieces)
+}
+
+/// The same on a port of which [`USERS`] have the keys.
+pub fn guarded_conversation<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
+    conversation_with(Decoder::new(VALUE_BYTES_MAX).guarded(), pieces)
+}
+
+fn conversation_with<'a>(mut decoder: Decoder, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let (mut model, mut buffer, mut out) = (Model::new(), BytesMut::new(), BytesMut::new());
     let mut closed = false;
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {
             match decoder.next(&mut buffer) {
+                Decoded::Request(Request { answer, command: Command::Sasl(sasl) }) => {
+                    let known = |user: &[u8], password: &[u8]| USERS.contains(&(user, password));
+                    answer.write(&decoder.login(&sasl, known), &mut out);
+                }
                 Decoded::Request(request) => {
                     closed |= request.command == Command::Quit;
                     model.answer(request, &mut out);
@@ -196,6 +208,8 @@ pub fn conversation<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, boo
     }
     (out.to_vec(), closed)
 }
+
+const USERS: [(&[u8], &[u8]); 2] = [(b"ann", b"s3cret"), (b"bob", b"pw:with:colons")];
 
 /// Some time: the transcripts hold no expiry that is near it.
 const NOW: u64 = 1_750_000_000;

@@ -3,6 +3,7 @@
 use super::server::{OPERATIONS, operation_number};
 use super::{Counter, Gauge, Latency, Metrics, Text};
 use kumo_cluster::{Answer, Gateway, GatewayError, Operation, Reply};
+use kumo_wire::memcache::{Outcome, Sasl};
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub struct WorkerMetrics {
     hits: Counter,
     misses: Counter,
     failures: Counter,
+    logins: Counter,
+    logins_failed: Counter,
     in_flight: Gauge,
     registered: Gauge,
     space: Gauge,
@@ -45,6 +48,8 @@ pub struct Totals {
     pub hits: u64,
     pub misses: u64,
     pub failures: u64,
+    pub logins: u64,
+    pub logins_failed: u64,
 }
 
 impl GatewayMetrics {
@@ -75,6 +80,8 @@ impl GatewayMetrics {
             hits: self.sum(|worker| worker.hits.get()),
             misses: self.sum(|worker| worker.misses.get()),
             failures: self.sum(|worker| worker.failures.get()),
+            logins: self.sum(|worker| worker.logins.get()),
+            logins_failed: self.sum(|worker| worker.logins_failed.get()),
         }
     }
 
@@ -118,6 +125,8 @@ impl WorkerMetrics {
             hits: Counter::default(),
             misses: Counter::default(),
             failures: Counter::default(),
+            logins: Counter::default(),
+            logins_failed: Counter::default(),
             in_flight: Gauge::default(),
             registered: Gauge::default(),
             space: Gauge::default(),
@@ -145,6 +154,17 @@ impl WorkerMetrics {
             Ok(Answer::Missing) => self.misses.add(1),
             Ok(_other) => {}
             Err(_) => self.failures.add(1),
+        }
+    }
+
+    /// Somebody said who it is, and got that answer.
+    pub fn logged_in(&self, sasl: &Sasl, outcome: &Outcome) {
+        match sasl {
+            Sasl::List => {}
+            Sasl::Auth { .. } | Sasl::Step { .. } | Sasl::Login { .. } => {
+                self.logins.add(1);
+                self.logins_failed.add(u64::from(matches!(outcome, Outcome::Failed(_))));
+            }
         }
     }
 
@@ -183,6 +203,8 @@ impl Metrics for GatewayMetrics {
         text.counter("kumo_gateway_hits_total", "Answers with a value.", totals.hits)?;
         text.counter("kumo_gateway_misses_total", "Answers that there is none.", totals.misses)?;
         text.counter("kumo_gateway_failures_total", "Requests that failed for good.", totals.failures)?;
+        text.counter("kumo_gateway_logins_total", "Tries to log in (--auth).", totals.logins)?;
+        text.counter("kumo_gateway_failed_logins_total", "Of them, refused.", totals.logins_failed)?;
         let in_flight = self.sum(|worker| worker.in_flight.get());
         text.gauge("kumo_gateway_in_flight", "Requests that have no answer yet.", in_flight)?;
         let registered = self.least(|worker| worker.registered.get());

@@ -41,6 +41,8 @@ struct Client {
     /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
     /// every request sees what those before it did, as memcached's clients expect.
     under_way: HashMap<Bytes, UnderWay>,
+    /// A flush of everything is under way: what comes after it must not be deleted by it, nor see what was before.
+    flushing: bool,
     /// The next request, which waits for that.
     held: Option<Request>,
     /// Parts of its requests that are not called yet, in order, and how many are.
@@ -99,11 +101,14 @@ impl Clients {
     }
 
     pub fn up(&mut self, id: ConnectionId) {
+        let decoder = Decoder::new(self.shared.config.value_bytes_max);
+        let guarded = self.shared.config.credentials.is_some();
         let client = Client {
-            decoder: Decoder::new(self.shared.config.value_bytes_max),
+            decoder: if guarded { decoder.guarded() } else { decoder },
             entries: VecDeque::new(),
             answered: 0,
             under_way: HashMap::new(),
+            flushing: false,
             held: None,
             uncalled: VecDeque::new(),
             calls: 0,
@@ -234,8 +239,13 @@ impl Clients {
                 client.entries.push_back(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
             }
             Command::Verbosity | Command::Noop => client.entries.push_back(Entry::told(answer, &Outcome::Ok)),
-            Command::Sasl(_) => {
-                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Unknown)));
+            Command::Sasl(sasl) => {
+                let users = self.shared.config.credentials.as_deref();
+                let known =
+                    |user: &[u8], password: &[u8]| users.is_some_and(|users| users.has(user, password));
+                let outcome = client.decoder.login(&sasl, known);
+                self.metrics.logged_in(&sasl, &outcome);
+                client.entries.push_back(Entry::told(answer, &outcome));
             }
             Command::FlushAll { .. } if !self.shared.config.allow_flush => {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);
@@ -243,6 +253,7 @@ impl Clients {
             }
             Command::FlushAll { delay } => {
                 client.entries.push_back(Entry::flush(answer));
+                client.flushing = true;
                 let ticket = self.ticket(Ticket { client: Some(id), entry, ..Ticket::default() });
                 let seconds = clock::wall().0 / 1000;
                 let wait = delay.map_or(0, |delay| delay.at(seconds).saturating_sub(seconds));
@@ -340,6 +351,7 @@ impl Clients {
         self.metrics.answered(&result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.calls -= usize::from(counts);
+        client.flushing &= counts;
         client.end(&key, writes);
         let bytes = match &result {
             Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
@@ -399,11 +411,12 @@ impl Client {
 
     /// A request before it on the same key is under way, and one of the two writes.
     fn must_wait(&self, request: &Request) -> bool {
-        if self.under_way.is_empty() {
+        if self.under_way.is_empty() && !self.flushing {
             return false;
         }
         let busy = |key: &Bytes, writes: bool| {
-            self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
+            self.flushing
+                || self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
         };
         match &request.command {
             Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),

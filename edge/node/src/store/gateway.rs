@@ -4,6 +4,7 @@
 //! gateway like any other. A client stays with one worker, so nothing is handed between threads on the way of a
 //! request, and none waits for another.
 
+use super::credentials::Credentials;
 use super::door::Door;
 use super::stats::Stats;
 use super::worker::{Guest, Worker};
@@ -41,6 +42,8 @@ pub struct GatewayConfig {
     /// Of all workers together.
     pub connections_max: usize,
     pub allow_flush: bool,
+    /// Who may use it; none: everybody.
+    pub credentials: Option<Arc<Credentials>>,
     /// Threads that serve clients, at least one.
     pub workers: usize,
     /// What can be scraped; none: nothing.

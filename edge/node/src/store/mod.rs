@@ -2,6 +2,7 @@
 
 pub mod binary_log;
 mod clients;
+mod credentials;
 mod door;
 mod gateway;
 mod kept;
@@ -14,6 +15,7 @@ mod stats;
 mod voter;
 mod worker;
 
+pub use credentials::{Credentials, CredentialsError};
 pub use gateway::{GatewayConfig, run_gateway};
 pub use kumo_store::Sync as StoreSync;
 pub use manager::ManagerHouse;

@@ -49,6 +49,7 @@ impl Stats {
             }
             // There are no slabs and no list of the least recently used here: nothing is ever evicted.
             b"items" | b"slabs" | b"sizes" | b"conns" => {}
+            dump if dump.starts_with(b"cachedump ") => {}
             b"reset" => {
                 // Only taken off what is told here: whoever scrapes counts on numbers that only grow.
                 *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
@@ -84,6 +85,8 @@ impl Stats {
         count("cmd_counter", totals.counters - before.counters);
         count("get_hits", totals.hits - before.hits);
         count("get_misses", totals.misses - before.misses);
+        count("auth_cmds", totals.logins - before.logins);
+        count("auth_errors", totals.logins_failed - before.logins_failed);
         count("failures", totals.failures - before.failures);
         count("threads", self.metrics.workers().len() as u64);
     }

@@ -1,0 +1,162 @@
+//! [`Pendings`]: the writes of a primary that not all of A(k) have acknowledged, and what waits behind them.
+
+use super::few::Few;
+use super::link::Frames;
+use crate::{Operation, Origin, Record, Request, RequestId, StoreKey};
+use kumo_session::ConnectionId;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
+
+/// By key. Knows how much memory all of them take, so that no more is ordered than is bearable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pendings {
+    writes: BTreeMap<StoreKey, Pending>,
+    bytes: usize,
+}
+
+/// A write that not all of A(k) have acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub record: Record,
+    pub origin: Option<Origin>,
+    /// Who wants its answer.
+    pub waiters: Vec<(ConnectionId, u64)>,
+    /// Who has not acknowledged.
+    pub waiting: Few,
+    pub frames: Frames,
+    /// The store still has the version before, which reads may show. Not so for what a settlement took over.
+    pub shows_old: bool,
+    /// Later requests for the key, in order.
+    queue: Queue,
+}
+
+pub(crate) type Queue = VecDeque<(ConnectionId, Request)>;
+
+impl Pendings {
+    /// What was ordered and is not committed takes so much memory that nothing more is ordered meanwhile. What must be
+    /// carried forward (by a settlement, into a new space) is, all the same.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= PENDING_BYTES_MAX
+    }
+
+    pub fn insert(&mut self, key: StoreKey, pending: Pending) {
+        self.bytes += pending.bytes(&key);
+        if let Some(before) = self.writes.get(&key) {
+            self.bytes -= before.bytes(&key);
+        }
+        self.writes.insert(key, pending);
+    }
+
+    /// It is committed: what waited behind it is the caller's now.
+    pub fn remove(&mut self, key: &StoreKey) -> Option<(Pending, Queue)> {
+        let mut pending = self.writes.remove(key)?;
+        self.bytes -= pending.bytes(key);
+        let queue = std::mem::take(&mut pending.queue);
+        Some((pending, queue))
+    }
+
+    /// To change whatever does not need memory.
+    pub fn get_mut(&mut self, key: &StoreKey) -> Option<&mut Pending> {
+        self.writes.get_mut(key)
+    }
+
+    /// Puts a request behind the write of its key. False: there is none, or no room behind it.
+    pub fn queue(&mut self, key: &StoreKey, from: ConnectionId, request: Request) -> bool {
+        let full = self.is_full();
+        let Some(pending) = self.writes.get_mut(key) else { return false };
+        if let Some(repeated) = pending.queue.iter_mut().find(|(_, queued)| queued.id == request.id) {
+            repeated.0 = from;
+            return true;
+        }
+        if full || pending.queue.len() >= QUEUE_MAX {
+            return false;
+        }
+        self.bytes += bytes_of(&request);
+        pending.queue.push_back((from, request));
+        true
+    }
+
+    /// What stood behind a write that is committed stands behind the next one of the key.
+    pub fn requeue(&mut self, key: &StoreKey, queue: Queue) {
+        let Some(pending) = self.writes.get_mut(key) else { return };
+        self.bytes += queue.iter().map(|(_, request)| bytes_of(request)).sum::<usize>();
+        pending.queue.extend(queue);
+    }
+
+    pub fn take(&mut self) -> BTreeMap<StoreKey, Pending> {
+        self.bytes = 0;
+        std::mem::take(&mut self.writes)
+    }
+}
+
+impl From<BTreeMap<StoreKey, Pending>> for Pendings {
+    fn from(writes: BTreeMap<StoreKey, Pending>) -> Pendings {
+        let bytes = writes.iter().map(|(key, pending)| pending.bytes(key)).sum();
+        Pendings { writes, bytes }
+    }
+}
+
+impl Deref for Pendings {
+    type Target = BTreeMap<StoreKey, Pending>;
+
+    fn deref(&self) -> &BTreeMap<StoreKey, Pending> {
+        &self.writes
+    }
+}
+
+impl Pending {
+    pub fn new(record: Record, origin: Option<Origin>) -> Pending {
+        Pending {
+            record,
+            origin,
+            waiters: Vec::new(),
+            waiting: Few::default(),
+            frames: Frames::default(),
+            shows_old: true,
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub fn is_of(&self, id: RequestId) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.id == id)
+    }
+
+    /// Everybody who waits for this write or behind it.
+    pub fn everyone(&self) -> impl Iterator<Item = (ConnectionId, u64)> + '_ {
+        let queued = self.queue.iter().map(|(connection, request)| (*connection, request.id.seq));
+        self.waiters.iter().copied().chain(queued)
+    }
+
+    fn bytes(&self, key: &StoreKey) -> usize {
+        let queued: usize = self.queue.iter().map(|(_, request)| bytes_of(request)).sum();
+        ENTRY_BYTES + key.key.len() + self.record.data.len() + queued
+    }
+}
+
+fn bytes_of(request: &Request) -> usize {
+    let data = match &request.operation {
+        Operation::Set { data, .. }
+        | Operation::Cas { data, .. }
+        | Operation::Add { data, .. }
+        | Operation::Replace { data, .. }
+        | Operation::Append { data, .. }
+        | Operation::Prepend { data, .. } => data.len(),
+        Operation::Get
+        | Operation::GetAndTouch { .. }
+        | Operation::Touch { .. }
+        | Operation::Delete { .. }
+        | Operation::Add64 { .. } => 0,
+    };
+    ENTRY_BYTES + request.key.len() + data
+}
+
+/// Writes under way and requests behind them. Beyond it new ones are told to ask again, before they are ordered: a
+/// copy that does not answer until it is given up must not fill the memory of the others. It is some seconds of the
+/// largest values at a gigabit a second, and half a million small ones.
+const PENDING_BYTES_MAX: usize = 128 << 20;
+
+/// One of them without its key and data, and its share of the map.
+const ENTRY_BYTES: usize = 256;
+
+/// Requests that wait behind one key. Beyond it they are told to ask again.
+const QUEUE_MAX: usize = 1024;
