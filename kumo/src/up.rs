@@ -39,6 +39,7 @@ pub struct Up {
     /// Show the processes' logs
     #[arg(short = 'v', long)]
     verbose: bool,
+    /// Run this against the cluster, and end with its status
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
