@@ -15,16 +15,17 @@ pub struct Http {
     http: Option<String>,
 }
 
-/// Who may write over HTTP.
+/// Who may use the dashboard.
 #[derive(Args, Clone, Debug)]
 pub struct HttpToken {
-    /// A file with the token that writes over HTTP need; KUMO_HTTP_TOKEN has the token itself
+    /// A file with the token that the dashboard asks for; KUMO_HTTP_TOKEN has the token itself. Off loopback there is no
+    /// dashboard without one
     #[arg(long, value_name = "FILE")]
     http_token: Option<PathBuf>,
 }
 
 impl Http {
-    /// Of a process that takes no writes.
+    /// Of a process without a dashboard.
     pub fn config(&self, port: u16) -> Result<Option<HttpConfig>, Failure> {
         let (listen, named) = match self.http.as_deref() {
             Some("off") => return Ok(None),
@@ -34,7 +35,7 @@ impl Http {
         Ok(Some(HttpConfig { listen, named, token: None }))
     }
 
-    /// Of one that does.
+    /// Of one that has it.
     pub fn config_with(&self, port: u16, token: &HttpToken) -> Result<Option<HttpConfig>, Failure> {
         let token = token.read()?;
         Ok(self.config(port)?.map(|config| HttpConfig { token, ..config }))
@@ -49,14 +50,17 @@ impl HttpToken {
                 let text = std::fs::read_to_string(path);
                 (text.map_err(|error| Failure::refused(format!("{place}: {error}")))?, place)
             }
-            None => match std::env::var("KUMO_HTTP_TOKEN") {
-                Ok(text) => (text, "KUMO_HTTP_TOKEN".to_owned()),
+            None => match std::env::var(TOKEN_VARIABLE) {
+                Ok(text) => (text, TOKEN_VARIABLE.to_owned()),
                 Err(_) => return Ok(None),
             },
         };
         Token::new(&text).map(Some).map_err(|why| Failure::usage(format!("{place}: {why}")))
     }
 }
+
+/// Has the token itself.
+pub const TOKEN_VARIABLE: &str = "KUMO_HTTP_TOKEN";
 
 /// The ports unless given.
 pub const BOARD_PORT: u16 = 19780;

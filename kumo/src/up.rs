@@ -39,6 +39,7 @@ pub struct Up {
     /// Show the processes' logs
     #[arg(short = 'v', long)]
     verbose: bool,
+    /// Run this against the cluster, and end with its status
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -182,7 +183,8 @@ fn announce(nodes: &Nodes, layout: &Layout, out: &Out) -> Result<(), Failure> {
 }
 
 fn node_json(node: &Node) -> Value {
-    let mut value = json!({ "address": node.place.address().to_string(), "pid": node.pid });
+    let (address, http) = (node.place.address().to_string(), node.place.http().to_string());
+    let mut value = json!({ "address": address, "http": http, "pid": node.pid });
     if matches!(node.place.role, Role::Manager | Role::Cell) {
         value["control"] = json!(node.place.control().map(|control| control.to_string()));
     }
@@ -268,6 +270,9 @@ Examples:
 The environment of CMD has KUMO_CELL, by which kumo's other commands find the managers, KUMO_GATEWAY and
 MEMCACHED_SERVERS: host:port,host:port… A CMD that a signal ended is status 128 and its number.
 
---format json, one line when the cluster is ready: {managers [{address, control, pid}], servers [{address, pid}],
-gateways [{address, pid}], dashboard}, each process with its log when there is --data; of a plain cell control is
-null.";
+KUMO_HTTP_TOKEN, if it is set, is the token that the dashboard asks for; other settings in the environment are not
+for these processes.
+
+--format json, one line when the cluster is ready: {managers [{address, control, http, pid}], servers
+[{address, http, pid}], gateways [{address, http, pid}], dashboard}, each process with its log when there is --data;
+of a plain cell control is null.";

@@ -39,6 +39,59 @@ fn the_summary_has_every_page_once() {
     assert_eq!(named, there);
 }
 
+/// Between pages, and to files of the sources: whatever is not on the network.
+#[test]
+fn every_link_leads_somewhere() {
+    let root = docs().join("..");
+    let book = pages(&docs()).into_iter().map(|page| format!("docs/{page}"));
+    let fronts =
+        ["README.md", "README.ja.md", "ARCHITECTURE.md", "CHANGELOG.md", "STYLE.md"].map(str::to_owned);
+    let mut followed = 0;
+    for page in book.chain(fronts) {
+        let text = std::fs::read_to_string(root.join(&page)).unwrap();
+        for link in links(&text).filter(|link| !link.contains("://")) {
+            let (path, place) = link.split_once('#').unwrap_or((link, ""));
+            let folder = Path::new(&page).parent().unwrap();
+            let target = if path.is_empty() { PathBuf::from(&page) } else { folder.join(path) };
+            assert!(root.join(&target).exists(), "{page} links to {link}");
+            if !place.is_empty() {
+                let there = std::fs::read_to_string(root.join(&target)).unwrap();
+                assert!(
+                    headings(&there).any(|name| name == place),
+                    "{page} links to {link}: no such heading"
+                );
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "{followed} links");
+}
+
+/// The targets of a page's links; what is code has none.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let prose = prose(text).flat_map(|line| line.split('`').step_by(2).collect::<Vec<_>>());
+    // A link around code begins in one part and ends in another.
+    prose
+        .flat_map(|part| part.split("](").skip(1))
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(link, _)| link)
+}
+
+/// The names by which headings are linked to.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|&c| c.is_alphanumeric() || c == ' ' || c == '-' || c == '_');
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+/// The lines outside fences.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n```").step_by(2).flat_map(str::lines)
+}
+
 #[test]
 fn the_reference_is_what_the_binary_says() {
     let folder = std::env::temp_dir().join(format!("kumo-reference-{}", std::process::id()));

@@ -88,7 +88,7 @@ fn the_page_is_told_of_a_loss_and_brings_a_server_in() {
     });
     let snapshot = get_json(board, "/v1/cluster");
     assert_eq!(snapshot["self"]["kind"], "manager");
-    assert_eq!(snapshot["self"]["writes"], "open");
+    assert_eq!(snapshot["self"]["access"], "open");
     assert_eq!(snapshot["health"]["reasons"], json!([]));
     assert_eq!(snapshot["cell"]["voting"], 3);
     assert_eq!(snapshot["cell"]["master"], snapshot["store"]["master"]);
@@ -220,15 +220,27 @@ fn files_locks_queues_and_sessions_are_shown_a_page_at_a_time() {
 }
 
 #[test]
-fn strangers_and_other_sites_order_nothing() {
+fn strangers_and_other_sites_learn_and_order_nothing() {
     let folder = Folder::new();
     let token = folder.path().join("token");
     std::fs::write(&token, "a-good-token\n").unwrap();
     let cell = Replica::start(&["--http", "127.0.0.1:0", "--http-token", token.to_str().unwrap()]);
     let board = cell.http();
-    assert_eq!(until("a snapshot", || Some(get_json(board, "/v1/cluster")))["self"]["writes"], "token");
     let json = "Content-Type: application/json";
     let bearer = "Authorization: Bearer a-good-token";
+    let host = board.to_string();
+    let with = |header: &str, path: &str| Asked::new("GET", path, &host).with(header).send(board, b"");
+    assert_eq!(with(bearer, "/v1/cluster").json()["self"]["access"], "token");
+    for path in READS {
+        let stranger = get(board, path);
+        assert_eq!((stranger.status, stranger.header("www-authenticate")), (401, Some("Bearer")), "{path}");
+        assert!(stranger.json()["error"].is_string(), "{path}");
+        assert_eq!(with("Authorization: Bearer a-bad-token!", path).status, 401, "{path}");
+    }
+    assert_eq!(with(bearer, "/v1/fs/list?path=/").status, 200);
+    for probe in ["/health", "/ready", "/metrics"] {
+        until("probes need no token", || (get(board, probe).status == 200).then_some(()));
+    }
     // The right token reaches the board, which has no store; everything else is refused before.
     for (headers, status) in [
         (&["X-Kumo: write", json, bearer][..], 404),
@@ -243,7 +255,7 @@ fn strangers_and_other_sites_order_nothing() {
         assert_eq!(answer.status, status, "{headers:?}");
         assert!(answer.json()["error"].is_string(), "{headers:?}");
     }
-    let elsewhere = Asked::new("GET", "/v1/cluster", "elsewhere.example").send(board, b"");
+    let elsewhere = Asked::new("GET", "/v1/cluster", "elsewhere.example").with(bearer).send(board, b"");
     assert_eq!(elsewhere.status, 403, "a name that another site had point here");
     for (path, kind) in [("/", "text/html"), ("/style.css", "text/css"), ("/main.js", "text/javascript")] {
         let file = get(board, path);
@@ -255,6 +267,22 @@ fn strangers_and_other_sites_order_nothing() {
             "{policy}"
         );
     }
+}
+
+#[test]
+fn on_a_network_nothing_is_told_without_a_token() {
+    let cell = Replica::start(&["--http", "0.0.0.0:0"]);
+    let board = SocketAddr::from(([127, 0, 0, 1], cell.http().port()));
+    for path in READS {
+        let answer = get(board, path);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.text().contains("--http-token"), "{path}: {}", answer.text());
+    }
+    assert_eq!(post(board, "/v1/attach", &json!({})).0, 403);
+    for open in ["/", "/main.js", "/health", "/metrics"] {
+        assert_eq!(get(board, open).status, 200, "{open}");
+    }
+    assert!(cell.node.log().contains("without --http-token"), "{}", cell.node.log());
 }
 
 #[test]
@@ -301,6 +329,20 @@ fn a_taken_port_matters_only_when_it_was_named() {
     until("it runs", || silent.node.log().contains("listening").then_some(()));
     assert!(!silent.node.log().contains("http"), "{}", silent.node.log());
 }
+
+/// Everything that can be read of the cluster.
+const READS: [&str; 10] = [
+    "/v1/cluster",
+    "/v1/events",
+    "/v1/ring",
+    "/v1/plan",
+    "/v1/sessions",
+    "/v1/locks",
+    "/v1/queues",
+    "/v1/fs/list?path=/",
+    "/v1/fs/stat?path=/",
+    "/v1/fs/read?path=/x",
+];
 
 /// A cell of one, with its log.
 struct Replica {

@@ -23,7 +23,11 @@ struct Up {
 
 impl Up {
     fn start(folder: &Folder, options: &[&str]) -> Up {
-        let mut process = command(folder)
+        Up::run(command(folder), options)
+    }
+
+    fn run(mut command: Command, options: &[&str]) -> Up {
+        let mut process = command
             .args(["--format", "json"])
             .args(options)
             .stdout(Stdio::piped())
@@ -84,6 +88,14 @@ fn command(folder: &Folder) -> Command {
     command
 }
 
+/// The first line that the first manager's page answers.
+fn http(up: &Up, path: &str, header: &str) -> String {
+    let address = up.text("managers", 0, "http");
+    let mut browser = TcpStream::connect(address).unwrap();
+    write!(browser, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{header}\r\n").unwrap();
+    next_line(&mut BufReader::new(browser))
+}
+
 fn pid(node: &Value) -> u32 {
     node["pid"].as_u64().unwrap() as u32
 }
@@ -131,12 +143,12 @@ fn one_cluster_gives_both_halves() {
     for (role, count) in [("managers", 3), ("servers", 3), ("gateways", 1)] {
         let nodes = up.ready[role].as_array().unwrap();
         assert_eq!(nodes.len(), count);
-        assert!(nodes.iter().all(|node| node["address"].is_string() && is_alive(pid(node))), "{nodes:?}");
+        let is_there =
+            |node: &Value| node["address"].is_string() && node["http"].is_string() && is_alive(pid(node));
+        assert!(nodes.iter().all(is_there), "{nodes:?}");
     }
-    let page = up.ready["dashboard"].as_str().unwrap().strip_prefix("http://").unwrap().trim_end_matches('/');
-    let mut browser = TcpStream::connect(page).unwrap();
-    browser.write_all(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
-    assert!(next_line(&mut BufReader::new(browser)).ends_with("200 OK"));
+    assert_eq!(up.ready["dashboard"], format!("http://{}/", up.text("managers", 0, "http")));
+    assert!(http(&up, "/health", "").ends_with("200 OK"));
     let mut client = up.client();
     assert!(client.set("greeting", "hello").unwrap());
     assert_eq!(client.get("greeting").unwrap().as_deref(), Some("hello"));
@@ -168,6 +180,23 @@ fn two_managers_are_ready_when_either_may_be_lost_with_a_server() {
     assert_eq!(client.get("greeting").unwrap().as_deref(), Some("hello"));
     up.end();
     folder.assert_empty();
+}
+
+#[test]
+fn the_token_of_its_environment_is_what_the_dashboard_asks_for() {
+    let folder = Folder::new("token");
+    let mut with_token = command(&folder);
+    // The other one is for others: nobody could start with it.
+    with_token.env("KUMO_HTTP_TOKEN", "open-sesame").env("KUMO_CELL_LISTEN", "nowhere at all");
+    let up = Up::run(with_token, &["--servers", "0", "--managers", "1"]);
+    assert!(http(&up, "/health", "").ends_with("200 OK"));
+    assert!(http(&up, "/v1/cluster", "").contains(" 401 "));
+    assert!(http(&up, "/v1/cluster", "Authorization: Bearer open-sesame\r\n").ends_with("200 OK"));
+    up.end();
+    let output = command(&folder).env("KUMO_HTTP_TOKEN", "short").args(["--", "true"]).output().unwrap();
+    assert_status(&["up"], &output, 1);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("KUMO_HTTP_TOKEN") && error.lines().count() == 1, "{error}");
 }
 
 #[test]

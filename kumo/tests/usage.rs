@@ -85,8 +85,30 @@ fn links_manuals_and_completions_are_written() {
         let output = kumo(&["completion", shell]);
         assert_status(&[shell], &output, 0);
         assert!(!output.stdout.is_empty());
+        let script = folder.join(format!("completion.{shell}"));
+        std::fs::write(&script, output.stdout).unwrap();
+        accepts(Command::new(shell).arg("-n").arg(script));
+    }
+    for page in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if page.extension().is_some_and(|extension| extension == "1") {
+            accepts(Command::new("groff").args(["-man", "-Kutf8", "-ww", "-z", "-Tutf8"]).arg(page));
+        }
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A program of others, where it is installed, finds nothing wrong.
+fn accepts(command: &mut Command) {
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("skipped: there is no {} here", command.get_program().display());
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{command:?}: {said}");
+        }
+    }
 }
 
 #[test]

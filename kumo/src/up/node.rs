@@ -3,6 +3,7 @@
 use super::layout::{Layout, Place, Role};
 use crate::daemon::LISTENING;
 use crate::failure::Failure;
+use crate::http::TOKEN_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -179,8 +180,8 @@ fn spawn(place: &Place, layout: &Layout, data: Option<&Path>) -> std::io::Result
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0(place.role.program()).arg("--exit-on-stdin-eof");
     command.args(["--http", &place.http().to_string()]);
-    // What is configured here is meant for other processes than these.
-    let variables = std::env::vars_os().map(|(name, _)| name);
+    // What is configured here is meant for other processes than these; but who sets a token wants it asked for.
+    let variables = std::env::vars_os().map(|(name, _)| name).filter(|name| name != TOKEN_VARIABLE);
     for name in variables.filter(|name| name.as_encoded_bytes().starts_with(b"KUMO_")) {
         command.env_remove(name);
     }

@@ -25,9 +25,23 @@ impl Workshop {
     /// Compiles a program of client/c against libpfs.so.
     pub fn c(&self, name: &str) -> PathBuf {
         let source = client().join("c").join(format!("{name}.c"));
-        let library = libraries();
-        let linked = [format!("-L{}", library.display()), format!("-Wl,-rpath,{}", library.display())];
-        self.compile("cc", C99, &source, &[&linked[0], &linked[1], "-lpfs", "-lpthread"])
+        let link = self.link();
+        self.compile("cc", C99, &source, &[&link[0], &link[1], "-lpfs", "-lpthread"])
+    }
+
+    /// Where the linker finds libpfs.so, and the loader.
+    pub fn link(&self) -> [String; 2] {
+        [format!("-L{}", libraries().display()), format!("-Wl,-rpath,{}", self.run_path().display())]
+    }
+
+    /// Where the loader finds the library under the name that a program asks for, as an installation has it.
+    fn run_path(&self) -> PathBuf {
+        let folder = self.folder.join("lib");
+        std::fs::create_dir_all(&folder).unwrap();
+        let link = folder.join(SONAME);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(libraries().join("libpfs.so"), &link).unwrap();
+        folder
     }
 
     /// As [`c`](Workshop::c), with libpfs.a in the program.
@@ -158,6 +172,9 @@ pub fn kill_master(cell: &Cell) {
     let index = cell.members.split(',').position(|member| member == master).unwrap();
     signal(cell.pids[index], Signal::KILL);
 }
+
+/// What programs ask the loader for. It changes when a program would have to be compiled anew.
+pub const SONAME: &str = "libpfs.so.0";
 
 /// As the header promises: C99, with what POSIX adds for the programs' own needs.
 pub const C99: &[&str] = &["-std=c99", "-D_POSIX_C_SOURCE=200809L"];

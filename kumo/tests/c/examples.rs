@@ -1,6 +1,6 @@
 //! The examples for C, compiled against an installed library as a reader would, and run.
 
-use super::build::{C99, Program, Workshop, client, libraries};
+use super::build::{C99, Program, SONAME, Workshop, client, libraries};
 use super::support::{Cell, eventually, signal};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,20 @@ impl Installed {
             .status()
             .unwrap();
         assert!(status.success());
+        let link = |name: &str| std::fs::read_link(prefix.join("lib").join(name)).unwrap();
+        assert_eq!(link("libpfs.so"), Path::new(SONAME));
+        assert_eq!(link(SONAME), Path::new(concat!("libpfs.so.", env!("CARGO_PKG_VERSION"))));
         let flags = flags(&prefix);
         Installed { workshop, flags }
     }
 
     fn example(&self, name: &str) -> PathBuf {
-        let source = client().join("examples/c").join(format!("{name}.c"));
+        self.compile(&client().join("examples/c").join(format!("{name}.c")))
+    }
+
+    fn compile(&self, source: &Path) -> PathBuf {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        self.workshop.compile("cc", C99, &source, &flags)
+        self.workshop.compile("cc", C99, source, &flags)
     }
 }
 
@@ -50,6 +56,37 @@ fn flags(prefix: &Path) -> Vec<String> {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(&format!("-I{}", prefix.join("include").display())), "{text}");
     text.split_whitespace().map(str::to_owned).chain([run_path]).collect()
+}
+
+/// As a package is made: below one folder, for another.
+#[test]
+fn it_is_installed_below_a_folder_for_another() {
+    let workshop = Workshop::new("install-destdir");
+    let status = Command::new(client().join("install"))
+        .env("DESTDIR", workshop.folder())
+        .arg("--from")
+        .arg(libraries())
+        .arg("/usr")
+        .status();
+    assert!(status.unwrap().success());
+    let there = workshop.folder().join("usr");
+    let description = std::fs::read_to_string(there.join("lib/pkgconfig/pfs.pc")).unwrap();
+    assert!(description.starts_with("prefix=/usr\n"), "{description}");
+    for name in ["lib/libpfs.so", "lib/libpfs.a", "include/pfs.h", "share/man/man3/pfs.3"] {
+        assert!(there.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn the_first_program_of_the_book_runs() {
+    let (cell, installed) = (Cell::up(), Installed::new("example-first"));
+    let page = std::fs::read_to_string(client().join("../docs/c.md")).unwrap();
+    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    let source = installed.workshop.folder().join("first.c");
+    std::fs::write(&source, program).unwrap();
+    let program = installed.compile(&source);
+    Program::start(&cell, &program, &[]).says("blue");
+    assert_eq!(cell.done(&["fs", "cat", "/config/colour"]), b"blue");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `pfs.h`, the library's symbols, the programs and the manual pages: what one has, the others have.
 
-use super::build::{client, libraries};
+use super::build::{SONAME, client, libraries};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +10,14 @@ fn the_library_exports_what_the_header_declares() {
     let exported = symbols(&["-D", "--defined-only"], " T ");
     assert_eq!(exported, functions());
     assert_eq!(symbols(&["-D", "--undefined-only"], " w PFS"), upcalls());
+}
+
+#[test]
+fn the_library_has_the_name_that_programs_ask_for() {
+    let output = Command::new("readelf").arg("-d").arg(libraries().join("libpfs.so")).output();
+    let text = String::from_utf8(output.expect("readelf comes with the compiler").stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("(SONAME)")).expect("there is one");
+    assert!(line.ends_with(&format!("[{SONAME}]")), "{line}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the interface does when nothing fails: whole programs, from the slides, in C++, in threads, with bad input.
 
-use super::build::{Workshop, client, libraries, run};
+use super::build::{Workshop, client, run};
 use super::support::Cell;
 
 #[test]
@@ -43,10 +43,9 @@ fn the_header_is_cplusplus_too() {
         println!("skipped: there is no C++ compiler here (Debian: g++)");
         return;
     }
-    let library = libraries();
-    let linked = [format!("-L{}", library.display()), format!("-Wl,-rpath,{}", library.display())];
+    let link = workshop.link();
     let source = client().join("c/header.cpp");
-    let program = workshop.compile("c++", &["-std=c++17"], &source, &[&linked[0], &linked[1], "-lpfs"]);
+    let program = workshop.compile("c++", &["-std=c++17"], &source, &[&link[0], &link[1], "-lpfs"]);
     run(&cell, program, &[]);
 }
 

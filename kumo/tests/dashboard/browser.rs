@@ -66,6 +66,35 @@ impl Browser {
         self.order(&format!("/element/{element}/value"), json!({ "text": text }));
     }
 
+    /// A key, on whatever has the focus.
+    pub fn press(&self, key: &str) {
+        let strokes = json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        let actions = json!([{ "type": "key", "id": "keyboard", "actions": strokes }]);
+        self.order("/actions", json!({ "actions": actions }));
+    }
+
+    /// The names of what has this role for those who listen to the page.
+    pub fn spoken(&self, role: &str) -> Vec<String> {
+        let nodes = self.accessible().into_iter().filter(|(found, _)| found == role);
+        nodes.map(|(_, name)| name).collect()
+    }
+
+    /// What can be used or stands for something, and has no name to be spoken.
+    pub fn nameless(&self) -> Vec<String> {
+        let nodes = self.accessible().into_iter();
+        let bad = nodes.filter(|(role, name)| NAMED_ROLES.contains(&role.as_str()) && name.is_empty());
+        bad.map(|(role, _)| role).collect()
+    }
+
+    /// Role and name of all that is spoken.
+    fn accessible(&self) -> Vec<(String, String)> {
+        let tree =
+            self.order("/goog/cdp/execute", json!({ "cmd": "Accessibility.getFullAXTree", "params": {} }));
+        let nodes = tree["nodes"].as_array().expect("a list").iter().filter(|node| node["ignored"] != true);
+        let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();
+        nodes.map(|node| (text(&node["role"]), text(&node["name"]))).collect()
+    }
+
     pub fn text(&self, selector: &str) -> String {
         let script = format!("return document.querySelector({})?.textContent ?? ''", json!(selector));
         self.look(&script).as_str().expect("text").to_owned()
@@ -155,6 +184,26 @@ fn is_picture(path: &Path) -> bool {
     let bytes = std::fs::read(path).unwrap();
     bytes.starts_with(b"\x89PNG\r\n\x1a\n") && bytes.len() > 10_000
 }
+
+/// Keys, as the protocol writes them.
+pub const TAB: &str = "\u{e004}";
+pub const ENTER: &str = "\u{e007}";
+pub const ESCAPE: &str = "\u{e00c}";
+
+/// What nobody can use without hearing its name.
+const NAMED_ROLES: [&str; 11] = [
+    "button",
+    "link",
+    "textbox",
+    "checkbox",
+    "progressbar",
+    "image",
+    "table",
+    "heading",
+    "region",
+    "navigation",
+    "dialog",
+];
 
 /// The protocol's name for a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use tracing::{info, warn};
 
-/// Where HTTP is served, and who may write.
+/// Where HTTP is served, and who may ask there.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub listen: SocketAddr,
@@ -16,7 +16,7 @@ pub struct HttpConfig {
     pub token: Option<Token>,
 }
 
-/// What a writer must know. It is never shown.
+/// What whoever asks must know. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 

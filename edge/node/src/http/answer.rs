@@ -29,6 +29,9 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let mut response = json_response(&json!({ "error": self.1 }));
         *response.status_mut() = self.0;
+        if self.0 == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }

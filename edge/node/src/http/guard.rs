@@ -9,11 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Debug)]
 pub struct Guard {
     loopback: bool,
-    writes: Writes,
+    access: Access,
 }
 
+/// Who may use the interface. Reading is guarded like writing: it shows what every client keeps in the cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Writes {
+enum Access {
     /// Whoever is on this host.
     Open,
     Token(Token),
@@ -24,23 +25,24 @@ enum Writes {
 impl Guard {
     pub fn new(address: SocketAddr, token: Option<Token>) -> Guard {
         let loopback = address.ip().is_loopback();
-        let writes = match token {
-            Some(token) => Writes::Token(token),
-            None if loopback => Writes::Open,
-            None => Writes::Refused,
+        let access = match token {
+            Some(token) => Access::Token(token),
+            None if loopback => Access::Open,
+            None => Access::Refused,
         };
-        Guard { loopback, writes }
+        Guard { loopback, access }
     }
 
-    /// The page shows what its buttons can do.
-    pub fn writes(&self) -> &'static str {
-        match self.writes {
-            Writes::Open => "open",
-            Writes::Token(_) => "token",
-            Writes::Refused => "refused",
+    /// For whoever is told how it is guarded.
+    pub fn access(&self) -> &'static str {
+        match self.access {
+            Access::Open => "open",
+            Access::Token(_) => "token",
+            Access::Refused => "refused",
         }
     }
 
+    /// Of everything that a browser can be made to ask for: whether it comes from our own page, or from no page at all.
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refused> {
         let host = text(headers, header::HOST.as_str());
         self.check_host(host)?;
@@ -52,7 +54,28 @@ impl Guard {
         if *method == Method::GET || *method == Method::HEAD {
             return Ok(());
         }
-        self.check_write(headers)
+        check_write(headers)
+    }
+
+    /// Of the interface: whether who asks may know and order. The page itself is no secret, and must be there to ask
+    /// for the token.
+    pub fn admit(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let token = match &self.access {
+            Access::Open => return Ok(()),
+            Access::Token(token) => token,
+            Access::Refused => {
+                let sentence = "nothing is told or done here: this is not a loopback address, and the process was \
+                                started without --http-token";
+                return Err(Refused::forbidden(sentence));
+            }
+        };
+        let given = text(headers, header::AUTHORIZATION.as_str());
+        let given = given.and_then(|given| given.strip_prefix("Bearer "));
+        match given {
+            Some(given) if token.is(given.trim()) => Ok(()),
+            Some(_) => Err(Refused(StatusCode::UNAUTHORIZED, "this is not the token".to_owned())),
+            None => Err(Refused(StatusCode::UNAUTHORIZED, "this needs the token".to_owned())),
+        }
     }
 
     /// Another site can have its own name point to this host, and would then pass for this one in a browser.
@@ -64,38 +87,23 @@ impl Guard {
         }
         Ok(())
     }
+}
 
-    fn check_write(&self, headers: &HeaderMap) -> Result<(), Refused> {
-        let site = text(headers, "sec-fetch-site");
-        if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-            return Err(Refused::forbidden("a page of another site may not ask this process"));
-        }
-        // A form or a plain script of another site cannot send these without asking first.
-        if text(headers, "x-kumo") != Some("write") {
-            return Err(Refused::forbidden("a write carries the header X-Kumo: write"));
-        }
-        let kind = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or("");
-        if kind.split(';').next().map(str::trim) != Some("application/json") {
-            let sentence = "a write is application/json".to_owned();
-            return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
-        }
-        let token = match &self.writes {
-            Writes::Open => return Ok(()),
-            Writes::Token(token) => token,
-            Writes::Refused => {
-                let sentence = "writes are refused here: this is not a loopback address, and the process was \
-                                started without --http-token";
-                return Err(Refused::forbidden(sentence));
-            }
-        };
-        let given = text(headers, header::AUTHORIZATION.as_str());
-        let given = given.and_then(|given| given.strip_prefix("Bearer "));
-        match given {
-            Some(given) if token.is(given.trim()) => Ok(()),
-            Some(_) => Err(Refused(StatusCode::UNAUTHORIZED, "this is not the token".to_owned())),
-            None => Err(Refused(StatusCode::UNAUTHORIZED, "a write needs the token".to_owned())),
-        }
+fn check_write(headers: &HeaderMap) -> Result<(), Refused> {
+    let site = text(headers, "sec-fetch-site");
+    if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Err(Refused::forbidden("a page of another site may not ask this process"));
     }
+    // A form or a plain script of another site cannot send these without asking first.
+    if text(headers, "x-kumo") != Some("write") {
+        return Err(Refused::forbidden("a write carries the header X-Kumo: write"));
+    }
+    let kind = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or("");
+    if kind.split(';').next().map(str::trim) != Some("application/json") {
+        let sentence = "a write is application/json".to_owned();
+        return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+    }
+    Ok(())
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -130,7 +138,9 @@ mod tests {
     }
 
     fn status(guard: &Guard, method: Method, pairs: &[(&'static str, &str)]) -> u16 {
-        guard.check(&method, &headers(pairs)).map_or_else(|refused| refused.0.as_u16(), |()| 200)
+        let headers = headers(pairs);
+        let judged = guard.check(&method, &headers).and_then(|()| guard.admit(&headers));
+        judged.map_or_else(|refused| refused.0.as_u16(), |()| 200)
     }
 
     fn local() -> Guard {
@@ -152,7 +162,8 @@ mod tests {
             assert_eq!(status(&local(), Method::GET, &[("host", host)]), 403, "{host}");
         }
         assert_eq!(status(&local(), Method::GET, &[]), 400);
-        assert_eq!(status(&public(None), Method::GET, &[("host", "kumo.example")]), 200);
+        let kumo = headers(&[("host", "kumo.example")]);
+        assert_eq!(public(None).check(&Method::GET, &kumo), Ok(()), "on a network any name may be ours");
     }
 
     #[test]
@@ -175,16 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn on_a_network_writes_need_the_token() {
-        let write = [("host", "10.0.0.1"), ("x-kumo", "write"), ("content-type", "application/json")];
-        let with = |given: &'static str| [&write[..], &[("authorization", given)]].concat();
-        assert_eq!(status(&public(None), Method::POST, &write), 403);
-        assert_eq!(status(&public(None), Method::POST, &with("Bearer anything-at-all")), 403);
-        let guard = public(Some("a-good-token"));
-        assert_eq!(status(&guard, Method::POST, &write), 401);
-        assert_eq!(status(&guard, Method::POST, &with("Bearer a-bad-token")), 401);
-        assert_eq!(status(&guard, Method::POST, &with("a-good-token")), 401);
-        assert_eq!(status(&guard, Method::POST, &with("Bearer a-good-token")), 200);
-        assert_eq!((local().writes(), public(None).writes(), guard.writes()), ("open", "refused", "token"));
+    fn on_a_network_everything_needs_the_token() {
+        let read = [("host", "10.0.0.1")];
+        let write = [read[0], ("x-kumo", "write"), ("content-type", "application/json")];
+        for (method, head) in [(Method::GET, &read[..]), (Method::HEAD, &read), (Method::POST, &write)] {
+            let with = |given: &'static str| [head, &[("authorization", given)]].concat();
+            let asks = |guard: &Guard, head: &[(&'static str, &str)]| status(guard, method.clone(), head);
+            assert_eq!(asks(&public(None), head), 403);
+            assert_eq!(asks(&public(None), &with("Bearer anything-at-all")), 403);
+            let guard = public(Some("a-good-token"));
+            assert_eq!(asks(&guard, head), 401);
+            assert_eq!(asks(&guard, &with("Bearer a-bad-token")), 401);
+            assert_eq!(asks(&guard, &with("a-good-token")), 401);
+            assert_eq!(asks(&guard, &with("Bearer a-good-token")), 200);
+        }
+        let guards = [local(), public(None), public(Some("a-good-token"))];
+        assert_eq!(guards.map(|guard| guard.access()), ["open", "refused", "token"]);
     }
 }

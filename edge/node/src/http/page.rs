@@ -37,6 +37,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/icon.svg", ICON, include_str!("page/icon.svg")),
     ("/main.js", SCRIPT, include_str!("page/main.js")),
     ("/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/lock.js", SCRIPT, include_str!("page/lock.js")),
     ("/stream.js", SCRIPT, include_str!("page/stream.js")),
     ("/dom.js", SCRIPT, include_str!("page/dom.js")),
     ("/table.js", SCRIPT, include_str!("page/table.js")),

@@ -41,22 +41,17 @@ impl Bound {
     ) -> Result<Running, NodeError> {
         let address = self.address;
         let guard = Guard::new(address, self.token.clone());
-        if guard.writes() == "refused" {
-            warn!(%address, "http on a network without --http-token: everybody there reads, nobody writes");
+        if guard.access() == "refused" {
+            warn!(%address, "http on a network without --http-token: the dashboard tells nobody anything");
         }
         self.serve(move || {
-            let board = Board::start(node, store, metrics.clone(), guard.writes());
-            let guarded = board::routes(board).merge(page::routes());
-            let guarded = guarded.layer(middleware::from_fn(move |request: Request, next: Next| {
-                let judged = guard.check(request.method(), request.headers());
-                async move {
-                    match judged {
-                        Ok(()) => next.run(request).await,
-                        Err(refused) => refused.into_response(),
-                    }
-                }
-            }));
-            bounded(probes::routes(metrics).merge(guarded))
+            let board = Board::start(node, store, metrics.clone(), guard.access());
+            let admitting = guard.clone();
+            let admitted = judged(board::routes(board), move |request| admitting.admit(request.headers()));
+            let checked = judged(admitted.merge(page::routes()), move |request| {
+                guard.check(request.method(), request.headers())
+            });
+            bounded(probes::routes(metrics).merge(checked))
         })
     }
 
@@ -83,6 +78,22 @@ impl Bound {
         thread.map_err(NodeError::Socket)?;
         Ok(Running { _stop: stop })
     }
+}
+
+/// Only what the judge lets pass reaches the routes.
+fn judged(
+    router: Router,
+    judge: impl Fn(&Request) -> Result<(), Refused> + Clone + Send + Sync + 'static,
+) -> Router {
+    router.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let verdict = judge(&request);
+        async move {
+            match verdict {
+                Ok(()) => next.run(request).await,
+                Err(refused) => refused.into_response(),
+            }
+        }
+    }))
 }
 
 /// No request takes for ever.

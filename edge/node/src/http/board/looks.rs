@@ -124,7 +124,7 @@ fn text(board: &Board, look: &Look, before: Option<&Look>) -> String {
         "self": {
             "kind": if board.store { "manager" } else { "cell" },
             "address": board.node.to_string(),
-            "writes": board.writes,
+            "access": board.access,
         },
         "health": verdict.value(),
         "store": store,

@@ -32,8 +32,8 @@ pub struct Board {
     /// A manager stands beside it.
     store: bool,
     metrics: Arc<NodeMetrics>,
-    /// What the guard says of writes.
-    writes: &'static str,
+    /// What the guard says of who may ask.
+    access: &'static str,
     /// Whoever holds it looks at the cluster; the others wait for what it sees.
     looks: Mutex<Looks>,
     /// The newest snapshot, for all streams.
@@ -51,13 +51,13 @@ impl Board {
         node: SocketAddr,
         store: bool,
         metrics: Arc<NodeMetrics>,
-        writes: &'static str,
+        access: &'static str,
     ) -> Arc<Board> {
         let board = Arc::new(Board {
             node,
             store,
             metrics,
-            writes,
+            access,
             looks: Mutex::new(Looks::new(node)),
             latest: watch::Sender::new(None),
             watched: Notify::new(),

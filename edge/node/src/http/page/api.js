@@ -1,13 +1,22 @@
-// Asks this process over HTTP, as docs/api.md describes it; keeps the token for writes in memory only.
+// Asks this process over HTTP, as docs/api.md describes it; keeps the token for as long as this tab is open.
 
-let token = null;
+const KEY = "kumo-token";
+
+let token = sessionStorage.getItem(KEY);
+let onLocked = () => {};
 
 export function setToken(text) {
   token = text;
+  if (text === null) {
+    sessionStorage.removeItem(KEY);
+  } else {
+    sessionStorage.setItem(KEY, text);
+  }
 }
 
-export function hasToken() {
-  return token !== null;
+/** `tell(sentence)` whenever an answer was that the token is missing or wrong; the token is forgotten then. */
+export function whenLocked(tell) {
+  onLocked = tell;
 }
 
 /** What a refused request said. Status 0: there was no answer. */
@@ -18,36 +27,49 @@ export class Refused extends Error {
   }
 }
 
-export function ask(path, parameters = {}) {
+export async function ask(path, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
-  return answer(fetch(query ? `${path}?${query}` : path, { cache: "no-store", signal: limit() }));
+  return json(await answer(query ? `${path}?${query}` : path, { cache: "no-store", signal: limit() }));
 }
 
-export function write(path, body) {
+export async function write(path, body) {
   const headers = { "Content-Type": "application/json", "X-Kumo": "write" };
-  if (token !== null) {
-    headers.Authorization = `Bearer ${token}`;
-  }
-  return answer(fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal: limit() }));
+  return json(await answer(path, { method: "POST", headers, body: JSON.stringify(body), signal: limit() }));
 }
 
-async function answer(request) {
+/** An answer that goes on until the signal ends it, as text. */
+export async function listen(path, signal) {
+  const response = await answer(path, { cache: "no-store", signal });
+  return response.body.pipeThrough(new TextDecoderStream()).getReader();
+}
+
+async function answer(path, request) {
+  const headers = { ...request.headers, ...(token === null ? {} : { Authorization: `Bearer ${token}` }) };
+  const given = token;
   let response;
   try {
-    response = await request;
+    response = await fetch(path, { ...request, headers });
   } catch (error) {
     throw new Refused(0, error.name === "TimeoutError" ? "no answer in time" : "this manager does not answer");
   }
-  let value = null;
+  if (response.ok) {
+    return response;
+  }
+  const sentence = (await json(response)).error ?? `status ${response.status}`;
+  // Another answer may have been to the token before.
+  if (response.status === 401 && given === token) {
+    setToken(null);
+    onLocked(given === null ? null : sentence);
+  }
+  throw new Refused(response.status, sentence);
+}
+
+async function json(response) {
   try {
-    value = await response.json();
+    return await response.json();
   } catch {
     throw new Refused(response.status, `an answer that is not understood (status ${response.status})`);
   }
-  if (!response.ok) {
-    throw new Refused(response.status, value.error ?? `status ${response.status}`);
-  }
-  return value;
 }
 
 /** A little more than the 30 s that the other side gives itself. */

@@ -1,6 +1,6 @@
-// Asks before an order is given, in a dialog that shows what it would move; takes the token where one is needed.
+// Asks before an order is given, in a dialog that shows what it would move.
 
-import { ask, hasToken, setToken, write } from "./api.js";
+import { ask, write } from "./api.js";
 import { byId, element, setAttribute, setText } from "./dom.js";
 import { bytes, count, percent } from "./format.js";
 
@@ -8,17 +8,14 @@ import { bytes, count, percent } from "./format.js";
 const PLAN_ROWS_MAX = 20;
 
 const dialog = byId("ask");
-let writes = "refused";
 let isLive = false;
 let order = null;
 
-/** `kind` as in `self.writes`; `live`: what the page shows is of now. */
-export function setWrites(kind, live) {
-  writes = kind;
+/** `live`: what the page shows is of now. Otherwise nothing can be ordered. */
+export function setLive(live) {
   isLive = live;
-  const isOff = hindrance() !== null;
   // Not disabled: who stands on a button would lose their place, and nobody would say why.
-  document.querySelectorAll("button.write").forEach((button) => setAttribute(button, "aria-disabled", isOff || null));
+  document.querySelectorAll("button.write").forEach((button) => setAttribute(button, "aria-disabled", !live || null));
 }
 
 /** An empty text takes the notice away. What is spoken must have been there before, so it is never hidden altogether. */
@@ -30,9 +27,8 @@ export function notify(text) {
 
 /** `{ title, text, confirm, danger, path, body, checks, plan, done }`; checks become fields of the body. */
 export function askFirst(wanted) {
-  const reason = hindrance();
-  if (reason !== null) {
-    notify(reason);
+  if (!isLive) {
+    notify("Disconnected: nothing can be ordered before the page shows the cluster as it is.");
     return;
   }
   order = wanted;
@@ -42,23 +38,10 @@ export function askFirst(wanted) {
   byId("ask-yes").classList.toggle("danger", order.danger === true);
   byId("ask-yes").disabled = false;
   byId("ask-checks").replaceChildren(...(order.checks ?? []).map(check));
-  byId("ask-token").hidden = writes !== "token" || hasToken();
-  byId("ask-token-field").value = "";
   showError(null);
   showPlan(order);
   dialog.showModal();
-  (byId("ask-token").hidden ? byId("ask-no") : byId("ask-token-field")).focus();
-}
-
-/** Why nothing can be ordered now; null when it can. */
-function hindrance() {
-  if (!isLive) {
-    return "Disconnected: nothing can be ordered before the page shows the cluster as it is.";
-  }
-  if (writes === "refused") {
-    return "Orders are refused here: this is not a loopback address, and the manager was started without --http-token.";
-  }
-  return null;
+  byId("ask-no").focus();
 }
 
 function check({ name, label, checked }) {
@@ -110,14 +93,6 @@ async function give(event) {
   const asked = order;
   const boxes = [...byId("ask-checks").querySelectorAll("input")];
   const body = { ...asked.body, ...Object.fromEntries(boxes.map((box) => [box.name, box.checked])) };
-  if (!byId("ask-token").hidden) {
-    const given = byId("ask-token-field").value.trim();
-    if (!/^[!-~]+$/.test(given)) {
-      showError("A token has no spaces, and no letters beyond ASCII.");
-      return;
-    }
-    setToken(given);
-  }
   showError(null);
   byId("ask-yes").disabled = true;
   try {
@@ -138,12 +113,6 @@ function refused(asked, error) {
   }
   byId("ask-yes").disabled = false;
   showError(error.status === 504 ? `${error.message}: it may still be done` : error.message);
-  if (error.status === 401) {
-    setToken(null);
-    byId("ask-token").hidden = false;
-    byId("ask-token-field").value = "";
-    byId("ask-token-field").focus();
-  }
 }
 
 function showError(text) {
@@ -155,6 +124,5 @@ byId("ask-form").addEventListener("submit", give);
 byId("ask-no").addEventListener("click", () => dialog.close());
 dialog.addEventListener("close", () => {
   order = null;
-  byId("ask-token-field").value = "";
 });
 byId("notice-close").addEventListener("click", () => notify(""));

@@ -7,7 +7,7 @@ const KEPT_MS = 5 * 60 * 1000;
 /** Two snapshots further apart than this have a gap between them. */
 const GAP_MS = 3_500;
 const HEIGHT = 170;
-const MARGIN = { left: 52, right: 8, top: 10, bottom: 22 };
+const MARGIN = { left: 66, right: 8, top: 10, bottom: 22 };
 
 class Chart {
   /** `series`: `{ label, name, of(point) }`, where null is "not known". */
@@ -123,9 +123,9 @@ function lineKey(name) {
   return svg("svg", { class: "line-key", viewBox: "0 0 26 8", "aria-hidden": "true" }, line);
 }
 
-/** 1, 2 or 5 times a power of ten, so that there are two to five lines. */
+/** 1, 2 or 5 times a power of ten, so that there are two to five lines; where nothing happened, 1. */
 function stepOf(most) {
-  const rough = Math.max(most, 1e-3) / 4;
+  const rough = most > 0 ? Math.max(most, 1e-3) / 4 : 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   return power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
 }

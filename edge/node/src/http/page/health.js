@@ -16,10 +16,11 @@ export function showHealth(health) {
   show(health.level, health.summary, health.reasons);
 }
 
-/** What was seen last is no news of now. */
-export function showUnknown(last) {
+/** What was seen last is no news of now. `why`: what the manager said instead; null when it said nothing. */
+export function showUnknown(last, why) {
   const reasons = last === null ? [] : [{ level: "unknown", text: `It was ${last.health.summary} at ${clock(last.at)}.` }];
-  show("unknown", last === null ? "no answer yet" : "not known: disconnected, trying again", reasons);
+  const silence = last === null ? "no answer yet" : "not known: disconnected, trying again";
+  show("unknown", why === null ? silence : `not known: ${why}`, reasons);
 }
 
 function show(level, summary, reasons) {

@@ -1,6 +1,6 @@
 // The page: every snapshot goes to each of its parts.
 
-import { setWrites } from "./ask.js";
+import { setLive } from "./ask.js";
 import { showCell } from "./cell.js";
 import { showLoad } from "./charts.js";
 import { byId, setAttribute, setText } from "./dom.js";
@@ -8,6 +8,7 @@ import { startFiles } from "./files.js";
 import { clock, span } from "./format.js";
 import { showHealth, showTiles, showUnknown } from "./health.js";
 import { showJob } from "./job.js";
+import { startLock, unlock } from "./lock.js";
 import { showRing } from "./ring.js";
 import { showServers } from "./servers.js";
 import { follow } from "./stream.js";
@@ -15,6 +16,10 @@ import { follow } from "./stream.js";
 let last = null;
 
 function show(snapshot) {
+  unlock();
+  if (last === null) {
+    startFiles();
+  }
   last = snapshot;
   const { self, store } = snapshot;
   setText(byId("self"), `${self.kind} ${self.address}, version ${snapshot.version}`);
@@ -28,18 +33,20 @@ function show(snapshot) {
     showLoad(store, snapshot.at);
   }
   showCell(snapshot);
-  setWrites(self.writes, true);
+  setLive(true);
+  // A link carries no token.
+  setAttribute(byId("json"), "href", self.access === "open" ? "v1/cluster" : null);
   setText(byId("stream-text"), "live");
   setText(byId("stream-time"), clock(snapshot.at));
 }
 
-function showStream(state) {
+function showStream(state, why) {
   setAttribute(document.body, "data-stream", state);
   if (state === "live") {
     return;
   }
-  showUnknown(last);
-  setWrites(last?.self.writes ?? "refused", false);
+  showUnknown(last, why);
+  setLive(false);
   setText(byId("stream-text"), "disconnected, trying again");
   setText(byId("stream-time"), last === null ? "" : `(this is ${age(last.at)} old)`);
 }
@@ -48,5 +55,5 @@ function age(at) {
   return span(Math.max(0, Math.round((Date.now() - at) / 1000) * 1000));
 }
 
-follow(show, showStream);
-startFiles();
+const stream = follow(show, showStream);
+startLock(stream.again);
