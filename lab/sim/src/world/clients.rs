@@ -41,7 +41,7 @@ pub struct SimClient {
 
 /// What makes a client's calls.
 pub enum Program {
-    Worker(Worker, Role),
+    Worker(Box<Worker>, Role),
     /// A list of things to do, one after another.
     Errands(VecDeque<Call>),
 }
@@ -56,7 +56,7 @@ impl World {
         let setting = Setting { large: self.plan.large, deep: self.plan.deep, era: self.eras };
         let worker = Worker::new(number, role, random, setting);
         let sync = worker.sync();
-        self.spawn(number, Program::Worker(worker, role), sync, true);
+        self.spawn(number, Program::Worker(Box::new(worker), role), sync, true);
     }
 
     pub fn spawn(&mut self, number: ClientNumber, program: Program, sync: bool, session: bool) {
