@@ -90,8 +90,16 @@ mod tests {
         assert_eq!((buckets[0], buckets[1]), (2, 1));
         assert_eq!((buckets[BUCKETS - 2], buckets[BUCKETS - 1]), (1, 2));
         assert_eq!(buckets.iter().sum::<u64>(), 6);
-        let twice = Latency::sum([&latency, &latency].into_iter());
-        assert_eq!(twice.buckets(), buckets.map(|count| 2 * count));
-        assert_eq!(twice.sum_seconds(), 2.0 * latency.sum_seconds());
+    }
+
+    #[test]
+    fn a_sum_has_what_each_recorded() {
+        let (one, other) = (Latency::default(), Latency::default());
+        one.record(7);
+        other.record(7);
+        other.record(1_000_000);
+        let sum = Latency::sum([&one, &other].into_iter());
+        let expected: [u64; BUCKETS] = std::array::from_fn(|at| one.buckets()[at] + other.buckets()[at]);
+        assert_eq!((sum.buckets(), sum.sum_seconds()), (expected, 1.000_014));
     }
 }
