@@ -37,9 +37,8 @@ fn what_follows_a_flush_on_a_connection_comes_after_it() {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     for round in 0..50 {
         let noreply = if round % 2 == 0 { "" } else { " noreply" };
-        let sent = format!(
-            "set k 0 0 3\r\nold\r\nflush_all 0{noreply}\r\nget k\r\nset k 0 0 3\r\nnew\r\nget k\r\n"
-        );
+        let sent =
+            format!("set k 0 0 3\r\nold\r\nflush_all 0{noreply}\r\nget k\r\nset k 0 0 3\r\nnew\r\nget k\r\n");
         let flushed = if noreply.is_empty() { "OK\r\n" } else { "" };
         let expected = format!("STORED\r\n{flushed}END\r\nSTORED\r\nVALUE k 0 3\r\nnew\r\nEND\r\n");
         stream.write_all(sent.as_bytes()).unwrap();

@@ -87,7 +87,8 @@ fn told(stream: &mut TcpStream, bytes: &[u8], length: usize) -> Vec<u8> {
 
 /// Sends a packet, and reads the status and the body of its answer.
 fn asked(stream: &mut TcpStream, opcode: u8, key: &[u8], value: &[u8]) -> (u8, Vec<u8>) {
-    let mut packet = vec![0x80, opcode, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0, (key.len() + value.len()) as u8];
+    let mut packet =
+        vec![0x80, opcode, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0, (key.len() + value.len()) as u8];
     packet.resize(24, 0);
     packet.extend_from_slice(key);
     packet.extend_from_slice(value);
