@@ -257,7 +257,8 @@ impl Drop for Cell {
     fn drop(&mut self) {
         for replica in &mut self.replicas {
             if let Some(mut child) = replica.child.take() {
-                signal(&child, Signal::KILL);
+                // It may have ended by itself.
+                let _ = child.kill();
                 let _ = child.wait();
             }
         }
