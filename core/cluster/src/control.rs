@@ -154,6 +154,8 @@ pub struct ServerStat {
     pub deletes: u64,
     /// Its store belongs to another cluster.
     pub foreign: bool,
+    /// There is no space left on its disk: what it keeps a copy of cannot be written.
+    pub full: bool,
 }
 
 /// What a change of the ring would move.
@@ -229,7 +231,8 @@ wire_struct!(ServerStat {
     gets,
     sets,
     deletes,
-    foreign
+    foreign,
+    full
 });
 wire_struct!(Plan { shares, bytes, records });
 wire_struct!(ShareChange { server, before, after, gained });

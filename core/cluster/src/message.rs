@@ -237,6 +237,8 @@ pub struct Alive {
     pub seat: Option<Seat>,
     /// A master leads it: it holds a lease now.
     pub leased: bool,
+    /// There is no space left on its disk.
+    pub full: bool,
 }
 
 /// A place for a replica of the cell in a server's process. (CELL.md, 3.8)
@@ -517,7 +519,8 @@ wire_struct!(Alive {
     sets,
     deletes,
     seat,
-    leased
+    leased,
+    full
 });
 wire_struct!(Seat { address, durable });
 wire_struct!(Recruit {

@@ -94,6 +94,8 @@ pub enum ServerNote {
     StoreFault {
         what: String,
     },
+    /// Whether the disk has no space left.
+    Full(bool),
     /// Managers of another cell handed in a space, and it was ignored.
     Stranger {
         cluster: CellId,

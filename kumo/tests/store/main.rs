@@ -7,6 +7,7 @@ mod bench;
 mod client;
 mod cluster;
 mod conformance;
+mod full;
 #[allow(dead_code)] // The tests of HTTP use more of it.
 #[path = "../http_client/mod.rs"]
 mod http_client;

@@ -224,6 +224,7 @@ impl Manager {
             sets: heard.alive.sets,
             deletes: heard.alive.deletes,
             foreign: is_foreign(heard, cluster.space()),
+            full: heard.alive.full,
         });
         Stat {
             space: cluster.space().clone(),

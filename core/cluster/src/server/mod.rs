@@ -75,6 +75,8 @@ pub struct Server<S: Store> {
     sweep: sweep::Sweep,
     counts: Counts,
     backup_for: Option<SocketAddr>,
+    /// As it was told last.
+    full: bool,
     /// See [`Alive::stamped`].
     stamped: SpaceNumber,
     /// The other cell that was heard of last.
@@ -102,6 +104,7 @@ impl<S: Store> Server<S> {
         let mut server = Server {
             store,
             stamped,
+            full: false,
             world: None,
             clock: Clock(0),
             wall: UnixMillis(0),
@@ -374,6 +377,10 @@ impl<S: Store> Server<S> {
     }
 
     fn alive(&mut self, now: Time, only: Option<SocketAddr>, effects: &mut Vec<ServerEffect>) {
+        let full = self.store.is_full();
+        if std::mem::replace(&mut self.full, full) != full {
+            effects.push(ServerEffect::Note(ServerNote::Full(full)));
+        }
         let alive = Alive {
             server: self.settings.id,
             previous: self.settings.previous.clone(),
@@ -388,6 +395,7 @@ impl<S: Store> Server<S> {
             deletes: self.counts.deletes,
             seat: self.settings.seat,
             leased: self.has_lease(now),
+            full,
         };
         for &manager in self.managers.iter().filter(|&&one| only.is_none_or(|only| only == one)) {
             effects.push(ServerEffect::Manager(manager, Message::Alive(alive.clone())));

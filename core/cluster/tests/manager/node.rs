@@ -131,6 +131,7 @@ impl Bench {
             deletes: 0,
             seat: None,
             leased: false,
+            full: false,
         }
     }
 

@@ -74,6 +74,7 @@ impl Bench {
             deletes: 0,
             seat: Some(Seat { address: at(host, 19900), durable }),
             leased: false,
+            full: false,
         };
         self.step(ManagerInput::Up(ConnectionId(u64::from(host))));
         self.servers.insert(u64::from(host), (alive, true));

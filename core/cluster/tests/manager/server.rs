@@ -89,6 +89,7 @@ impl Server {
             deletes: 0,
             seat: None,
             leased: false,
+            full: false,
         }
     }
 

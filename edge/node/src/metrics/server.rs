@@ -17,6 +17,7 @@ pub struct ServerMetrics {
     tombstones: Gauge,
     live_bytes: Gauge,
     file_bytes: Gauge,
+    full: Gauge,
     pending: Gauge,
     dirty: Gauge,
     space: Gauge,
@@ -42,6 +43,7 @@ impl ServerMetrics {
             tombstones: Gauge::default(),
             live_bytes: Gauge::default(),
             file_bytes: Gauge::default(),
+            full: Gauge::default(),
             pending: Gauge::default(),
             dirty: Gauge::default(),
             space: Gauge::default(),
@@ -74,6 +76,7 @@ impl ServerMetrics {
         self.tombstones.set(usage.tombstones);
         self.live_bytes.set(usage.live_bytes);
         self.file_bytes.set(usage.file_bytes);
+        self.full.set(u64::from(server.store().is_full()));
         let (pending, dirty) = server.under_way();
         self.pending.set(pending);
         self.dirty.set(dirty);
@@ -161,6 +164,7 @@ impl Metrics for ServerMetrics {
         text.gauge("kumo_server_tombstones", "Records of deleted keys.", self.tombstones.get())?;
         text.gauge("kumo_server_live_bytes", "Current keys and values.", self.live_bytes.get())?;
         text.gauge("kumo_server_file_bytes", "All files, garbage included.", self.file_bytes.get())?;
+        text.gauge("kumo_server_full", "1: no space is left on the disk.", self.full.get())?;
         text.gauge("kumo_server_pending_writes", "Writes that wait for copies.", self.pending.get())?;
         text.gauge(
             "kumo_server_dirty_records",

@@ -34,6 +34,14 @@ pub fn server(note: &ServerNote) {
             warn!(%cluster, "managers of another cell are ignored: this server goes on with its own hash space");
             record("stranger", || vec![("cluster", Value::text(cluster))]);
         }
+        ServerNote::Full(true) => {
+            warn!("no space left on the disk: what this server keeps a copy of can be read, not written");
+            record("disk full", Vec::new);
+        }
+        ServerNote::Full(false) => {
+            warn!("there is space on the disk again");
+            record("disk not full", Vec::new);
+        }
         ServerNote::StoreFault { what } => {
             warn!(what, "the store refused");
             record("store refused", || vec![("what", Value::text(what))]);

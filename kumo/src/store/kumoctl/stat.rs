@@ -45,19 +45,25 @@ pub struct Attached {
     pub state: &'static str,
     /// It is being brought in, or is on its way out.
     pub moving: Option<&'static str>,
+    /// Its disk is full.
+    pub full: bool,
 }
 
 /// By address.
 pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
-    let shown = |(state, place)| Attached {
+    let full = |address| {
+        stat.servers.iter().any(|server| server.connected && server.full && server.server.address == address)
+    };
+    let shown = |address, (state, place)| Attached {
         state: shown::state(state),
+        full: full(address),
         moving: match place {
             Standing::Attached => None,
             Standing::Joining => Some("joining"),
             Standing::Leaving => Some("leaving"),
         },
     };
-    stat.space.places().into_iter().map(|(address, place)| (address, shown(place))).collect()
+    stat.space.places().into_iter().map(|(address, place)| (address, shown(address, place))).collect()
 }
 
 /// Those that are there and not in the hash space, or in it as fault. (Seed 000, 3.1)
@@ -71,7 +77,8 @@ fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet
     let mut text =
         format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
     for (address, one) in attached {
-        text += &format!("  {address} ({})\n", one.state);
+        let trouble = if one.full { ", disk full" } else { "" };
+        text += &format!("  {address} ({}{trouble})\n", one.state);
     }
     text += "not attached node:\n";
     for address in free {
@@ -104,7 +111,7 @@ fn value(
     let attached: Vec<_> = attached
         .iter()
         .map(|(address, one)| {
-            json!({ "address": address.to_string(), "state": one.state, "moving": one.moving })
+            json!({ "address": address.to_string(), "state": one.state, "moving": one.moving, "full": one.full })
         })
         .collect();
     json!({
@@ -154,6 +161,7 @@ mod tests {
             sets: 0,
             deletes: 0,
             foreign: false,
+            full: false,
         }
     }
 

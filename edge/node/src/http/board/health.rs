@@ -124,8 +124,12 @@ fn judge_store(seen: &StoreLook, reasons: &mut Vec<(Level, String)>) {
         reasons.push((level, format!("{} of the ring {text}", percent(part))));
     }
     for (address, (state, _)) in space.places() {
-        let connected = heard(&seen.stat, address).is_some_and(|heard| heard.connected);
-        let text = match (state, connected) {
+        let there = heard(&seen.stat, address).filter(|heard| heard.connected);
+        if there.is_some_and(|heard| heard.full) {
+            let text = format!("{address} has no space left on its disk: its keys can be read, not written");
+            reasons.push((Level::Stopped, text));
+        }
+        let text = match (state, there.is_some()) {
             (MemberState::Active, true) => continue,
             (MemberState::Active, false) => format!("{address} is not connected"),
             (MemberState::Returned { .. }, _) => {
@@ -175,6 +179,7 @@ mod tests {
                 sets: 0,
                 deletes: 0,
                 foreign: false,
+                full: false,
             });
         }
         space.whs = space.rhs.clone();

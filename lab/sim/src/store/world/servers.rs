@@ -147,6 +147,7 @@ impl World {
             | ServerNote::CopyDone { .. }
             | ServerNote::Dropped { .. }
             | ServerNote::StoreFault { .. }
+            | ServerNote::Full(_)
             | ServerNote::Stranger { .. } => {}
         }
     }
