@@ -263,7 +263,8 @@ fn two_managers_and_all_servers_restart_without_a_command() {
 
 #[test]
 fn managers_without_a_disk_come_back_to_the_voters_they_recruited() {
-    let mut pair = Pair::start_whole(&loopback(), &["--memory"]);
+    // They listen for twenty of these units before they form a cell: on a busy machine too that is time enough to be heard.
+    let mut pair = Pair::start_whole(&loopback(), &["--memory", "-u", "500"]);
     let mut ledger = Ledger::new(&pair.gateways[0]);
     ledger.write(100);
     pair.managers.iter_mut().for_each(Node::kill);
