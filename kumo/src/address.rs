@@ -1,42 +1,65 @@
 //! Addresses as people type them: `ADDR`, `ADDR:PORT`, `[V6]:PORT`, or a name, resolved once.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, UNREACHABLE};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// One address. Without a port it is 19700.
-pub fn one(text: &str) -> Result<SocketAddr, Failure> {
-    let all = resolve(text)?;
-    all.first().copied().ok_or_else(|| unknown(text, "no address"))
+/// One address; this port unless it has one. IPv4 is preferred: the seed's `localhost` is 127.0.0.1.
+pub fn one(text: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let found = resolve(text, port)?;
+    let preferred = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    preferred.copied().ok_or_else(|| unknown(text, "it has no address"))
 }
 
 /// The members a comma-separated list names; a name stands for all its addresses.
 pub fn members(text: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let mut members = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        members.extend(resolve(part)?);
-    }
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let members = known(parts.map(|part| resolve(part, pfs::PORT)))?;
     if members.is_empty() {
         return Err(Failure::usage("--cell names no member"));
     }
-    Ok(members)
+    Ok(members.concat())
 }
 
-fn resolve(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+/// All that are known. One is enough: names that nobody knows now are a failure only when there is nothing else.
+/// What is no address at all always is.
+pub fn known<T>(found: impl Iterator<Item = Result<T, Failure>>) -> Result<Vec<T>, Failure> {
+    let (mut all, mut first) = (Vec::new(), None);
+    for one in found {
+        match one {
+            Ok(one) => all.push(one),
+            Err(failure @ Failure::Line(_, UNREACHABLE)) => first = first.or(Some(failure)),
+            Err(failure) => return Err(failure),
+        }
+    }
+    match first {
+        Some(failure) if all.is_empty() => Err(failure),
+        Some(_) | None => Ok(all),
+    }
+}
+
+fn resolve(text: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(vec![address]);
     }
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, pfs::PORT)]);
+        return Ok(vec![SocketAddr::new(ip, port)]);
     }
-    let found = match text.contains(':') {
-        true => text.to_socket_addrs(),
-        false => (text, pfs::PORT).to_socket_addrs(),
+    let bad = |why: &str| Failure::usage(format!("bad address {text}: {why}"));
+    let (name, port) = match text.rsplit_once(':') {
+        None => (text, port),
+        Some((name, port)) => (name, port.parse().map_err(|_| bad("a port is a number up to 65535"))?),
     };
-    Ok(found.map_err(|error| unknown(text, &error.to_string()))?.collect())
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(bad("it is neither an address nor a name of a host"));
+    }
+    let found = (name, port).to_socket_addrs().map_err(|error| unknown(text, &error.to_string()))?;
+    Ok(found.collect())
 }
 
+/// Nobody knows the name, now: it may be known later, or elsewhere.
 fn unknown(text: &str, why: &str) -> Failure {
-    Failure::usage(format!("bad address {text}: {why}"))
+    Failure::unreachable(format!("cannot find {text}: {why}"))
 }
 
 #[cfg(test)]
@@ -52,14 +75,24 @@ mod tests {
             ("[::1]", "[::1]:19700"),
             ("[::1]:5", "[::1]:5"),
         ] {
-            assert_eq!(one(text).unwrap(), address.parse().unwrap(), "{text}");
+            assert_eq!(one(text, pfs::PORT).unwrap(), address.parse().unwrap(), "{text}");
         }
     }
 
     #[test]
     fn nonsense_is_a_usage_error() {
-        assert!(one("127.0.0.1:99999").is_err());
+        for text in ["127.0.0.1:99999", "host:", ":5", "a b", "[::1]:x", "host:1:2", ""] {
+            assert!(matches!(one(text, 1), Err(Failure::Line(_, 2))), "{text}");
+        }
         assert!(members(" , ").is_err());
         assert_eq!(members("127.0.0.1,127.0.0.2:7").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn one_that_is_known_is_enough() {
+        let unknown = || Err(unknown("nosuch", "not found"));
+        assert_eq!(known([unknown(), Ok(7)].into_iter()).unwrap(), [7]);
+        assert!(matches!(known::<u8>([unknown()].into_iter()), Err(Failure::Line(_, UNREACHABLE))));
+        assert!(known([Ok(7), Err(Failure::usage("bad address"))].into_iter()).is_err());
     }
 }

@@ -43,7 +43,7 @@ enum CellCommand {
         #[arg(value_name = "ADDR[:PORT]")]
         address: String,
     },
-    /// Swap one voter for another address, in one step
+    /// Swap one voter for another address, which was added before, in one step
     Replace { old: String, new: String },
     /// Let the master step down
     Transfer,
@@ -94,11 +94,11 @@ async fn operate(command: CellCommand, target: Target, out: Out) -> Result<(), F
             return done(&out, "snapshot");
         }
         CellCommand::Recover { from, accept_data_loss: _ } => return recover(&target, &from, out).await,
-        CellCommand::Add { address } => Change::Add(address::one(&address)?),
-        CellCommand::Promote { address } => Change::Promote(address::one(&address)?),
-        CellCommand::Remove { address } => Change::Remove(address::one(&address)?),
+        CellCommand::Add { address } => Change::Add(address::one(&address, pfs::PORT)?),
+        CellCommand::Promote { address } => Change::Promote(address::one(&address, pfs::PORT)?),
+        CellCommand::Remove { address } => Change::Remove(address::one(&address, pfs::PORT)?),
         CellCommand::Replace { old, new } => {
-            Change::Replace { old: address::one(&old)?, new: address::one(&new)? }
+            Change::Replace { old: address::one(&old, pfs::PORT)?, new: address::one(&new, pfs::PORT)? }
         }
     };
     target.operator()?.change(change, None).await?;
@@ -106,7 +106,7 @@ async fn operate(command: CellCommand, target: Target, out: Out) -> Result<(), F
 }
 
 async fn recover(target: &Target, from: &str, out: Out) -> Result<(), Failure> {
-    let from = address::one(from)?;
+    let from = address::one(from, pfs::PORT)?;
     let mut options = Options::new([from]);
     options.patience = target.patience;
     Cell::connect(&options)?.change(Change::Recover, Some(from)).await?;

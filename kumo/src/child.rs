@@ -1,11 +1,14 @@
-//! Runs another command under our care: signals are passed on, and it is killed when what it works under is lost.
+//! Runs another command under our care: signals are passed on, and it is killed when what it works under is lost, or
+//! when we are.
 
 use crate::failure::Failure;
 use bytes::Bytes;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -61,8 +64,10 @@ fn start(
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::usage("no command after --"));
     };
-    let mut builder = Command::new(program);
-    builder.args(arguments).kill_on_drop(true);
+    // By way of [`step`]. This very binary, whatever lies under its name by now.
+    let mut builder = Command::new("/proc/self/exe");
+    builder.arg0("kumo").arg(STEP).arg(std::process::id().to_string());
+    builder.arg(program).args(arguments).kill_on_drop(true);
     for (name, value) in environment {
         builder.env(name, value);
     }
@@ -73,11 +78,40 @@ fn start(
         // A group of its own: what the command started ends with it.
         builder.process_group(0);
     }
-    let name = program.display();
-    builder.spawn().map_err(|error| {
-        let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-        Failure::Line(format!("cannot run {name}: {error}"), status)
-    })
+    builder.spawn().map_err(|error| not_run(program, &error))
+}
+
+/// The small step between us and a command: `kumo STEP PID CMD…`, whose arguments from PID on these are, asks the kernel
+/// to be killed with PID, who runs it, and becomes the command. That survives the change: a command under a lock must
+/// not go on when nobody is left who could lose the lock for it.
+pub fn step(arguments: &[OsString]) -> Failure {
+    let (Some(parent), Some(program)) = (arguments.first(), arguments.get(1)) else {
+        return Failure::usage(format!("{STEP} is kumo's own"));
+    };
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return Failure::refused(format!("cannot run {}: {error}", program.display()));
+    }
+    // It may have ended before we asked.
+    let alive = getppid().is_some_and(|pid| *parent == *pid.as_raw_nonzero().to_string());
+    if !alive {
+        return Failure::refused("whoever ran this is gone");
+    }
+    let error = std::process::Command::new(program).args(&arguments[2..]).exec();
+    not_run(program, &error)
+}
+
+/// As a shell says it.
+fn not_run(program: &OsString, error: &std::io::Error) -> Failure {
+    let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+    Failure::Line(format!("cannot run {}: {error}", program.display()), status)
+}
+
+/// `--` at the end promises a command: one that a script left empty must not be taken for none.
+pub fn expected(command: &[OsString]) -> Result<(), Failure> {
+    match command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        true => Err(Failure::usage("no command after --")),
+        false => Ok(()),
+    }
 }
 
 fn end(child: &Child, signal: Signal, group: bool) {
@@ -85,6 +119,9 @@ fn end(child: &Child, signal: Signal, group: bool) {
     // An error means that it ended meanwhile.
     let _ = if group { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
 }
+
+/// The first argument of a step.
+pub const STEP: &str = "--step";
 
 /// As a shell passes it: the code, or 128 and the signal's number.
 fn passed(status: std::io::Result<ExitStatus>) -> u8 {

@@ -58,10 +58,20 @@ pub fn whole() -> clap::Command {
 
 /// kumo's own commands.
 pub fn own() -> clap::Command {
-    Cli::command().mut_subcommands(|command| match command.get_name() {
+    let command = Cli::command().mut_subcommands(|command| match command.get_name() {
         "up" | "cell" => config::with_file(command),
         _other => command,
-    })
+    });
+    with_negative_numbers(command)
+}
+
+/// `-1` is a value, and what is wrong with it is said: not that there is no such option.
+pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let taken = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(taken).mut_subcommands(with_negative_numbers)
 }
 
 pub fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {

@@ -124,7 +124,7 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
 
 /// An address that is also a name: the others dial it.
 fn named(text: &str) -> Result<SocketAddr, Failure> {
-    let address = address::one(text)?;
+    let address = address::one(text, pfs::PORT)?;
     if address.ip().is_unspecified() || address.port() == 0 {
         return Err(Failure::usage(format!("{address} is no address that others can reach")));
     }

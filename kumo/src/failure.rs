@@ -1,5 +1,6 @@
 //! [`Failure`]: how a command ends when it is not done, and the exit status that tells scripts.
 
+use crate::output::{note, visible};
 use pfs::{Error, Refusal};
 use std::io;
 use std::process::ExitCode;
@@ -40,16 +41,22 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         match self {
             Failure::Client(error) => {
-                eprintln!("kumo: {error}");
+                say(&error.to_string());
                 ExitCode::from(status(&error))
             }
             Failure::Line(line, status) => {
-                eprintln!("kumo: {line}");
+                say(&line);
                 ExitCode::from(status)
             }
             Failure::Status(status) => ExitCode::from(status),
         }
     }
+}
+
+/// It may name what others named.
+fn say(line: &str) {
+    let lines: Vec<String> = line.split('\n').map(visible).collect();
+    note(format!("kumo: {}", lines.join("\n")));
 }
 
 impl From<Error> for Failure {
@@ -108,6 +115,6 @@ fn refusal_status(refusal: &Refusal) -> u8 {
 const REFUSED: u8 = 1;
 const USAGE: u8 = 2;
 const NOT_OBTAINED: u8 = 3;
-const UNREACHABLE: u8 = 4;
+pub const UNREACHABLE: u8 = 4;
 pub const NO_MASTER: u8 = 5;
 const SIGPIPE: u8 = 13;

@@ -1,7 +1,7 @@
 //! `kumo fs`: files and directories.
 
 use crate::failure::Failure;
-use crate::output::{Out, row, table, time, with_data};
+use crate::output::{Out, row, table, time, visible, with_data};
 use crate::target::Target;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
@@ -139,7 +139,10 @@ async fn perform(command: FsCommand, input: Bytes, session: &Session, out: &Out)
 
 /// A whole local file, or all of standard input. One byte above the limit is enough to know.
 pub fn read_input(file: &Path) -> Result<Bytes, Failure> {
-    let name = file.display();
+    let name = match file.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => file.display().to_string(),
+    };
     let mut data = Vec::new();
     let read = match file.as_os_str() == "-" {
         true => std::io::stdin().take(WRITE_BYTES_MAX + 1).read_to_end(&mut data),
@@ -186,7 +189,8 @@ fn long_row(entry: &DirectoryEntry) -> Vec<String> {
 
 /// A directory's name ends with a slash.
 fn shown(name: &str, stat: &Stat) -> String {
-    if stat.directory { format!("{name}/") } else { name.to_owned() }
+    let name = visible(name);
+    if stat.directory { format!("{name}/") } else { name }
 }
 
 fn kind(stat: &Stat) -> &'static str {
@@ -226,7 +230,7 @@ fn stat_text(path: &str, stat: &Stat) -> String {
 async fn tree(session: &Session, path: &str, out: &Out) -> Result<(), Failure> {
     let root = path.trim_end_matches('/').to_owned();
     let mut objects = Vec::new();
-    let mut text = format!("{path}\n");
+    let mut text = format!("{}\n", visible(path));
     let mut open = vec![(root.clone(), String::new(), session.readdir(path).await?.into_iter())];
     while let Some((folder, indent, entries)) = open.last_mut() {
         let Some(entry) = entries.next() else {

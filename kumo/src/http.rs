@@ -1,7 +1,7 @@
 //! The options of every process that concern HTTP.
 
+use crate::address;
 use crate::failure::Failure;
-use crate::store::address;
 use clap::Args;
 use kumo_node::http::{HttpConfig, Token};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,7 +29,7 @@ impl Http {
     pub fn config(&self, port: u16) -> Result<Option<HttpConfig>, Failure> {
         let (listen, named) = match self.http.as_deref() {
             Some("off") => return Ok(None),
-            Some(text) => (address(text, port)?, true),
+            Some(text) => (address::one(text, port)?, true),
             None => (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), false),
         };
         Ok(Some(HttpConfig { listen, named, token: None }))

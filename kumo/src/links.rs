@@ -36,21 +36,53 @@ const NAMES: &[(&str, Option<&str>, Name)] = &[
     ("kumomergedb", Some("mergedb"), Name::Kumomergedb),
 ];
 
-/// Which of its names the binary was called by, if not `kumo` with a command of its own; and the arguments from that
-/// name on.
-pub fn called_as(arguments: &[OsString]) -> Option<(Name, &[OsString])> {
+/// Which of its names the binary was called by, if not `kumo` with a command of its own; and the arguments of that
+/// name, itself first. Options of kumo that stand before it go to it: it takes them, or says that it does not.
+pub fn called_as(arguments: &[OsString]) -> Option<(Name, Vec<OsString>)> {
     let own = Path::new(arguments.first()?).file_name()?;
     if let Some((_, _, name)) = NAMES.iter().find(|(name, ..)| own == *name) {
-        return Some((*name, arguments));
+        return Some((*name, arguments.to_vec()));
     }
-    let command = arguments.get(1)?.to_str()?;
-    let found = NAMES.iter().find(|(name, short, _)| command == *name || Some(command) == *short)?;
-    Some((found.2, &arguments[1..]))
+    let before = options(&arguments[1..]);
+    let (before, rest) = arguments[1..].split_at(before);
+    if rest.first().is_some_and(|first| first == "help") {
+        let (name, called) = program(rest.get(1)?)?;
+        // As its own --help: kumo's options are not its options. Commands of kumoctl stand behind an address.
+        let address = (name == Name::Kumoctl && rest.len() > 2).then(|| OsString::from("ADDR"));
+        let below = address.into_iter().chain(rest[2..].iter().cloned());
+        return Some((name, [called].into_iter().chain(below).chain(["--help".into()]).collect()));
+    }
+    let (name, called) = program(rest.first()?)?;
+    Some((name, [&[called], before, &rest[1..]].concat()))
+}
+
+fn program(argument: &OsString) -> Option<(Name, OsString)> {
+    let found = NAMES
+        .iter()
+        .find(|(name, short, _)| argument == *name || short.is_some_and(|short| argument == short))?;
+    Some((found.2, argument.clone()))
+}
+
+/// How many of these are options of kumo, which may stand before a command, and their values.
+fn options(arguments: &[OsString]) -> usize {
+    let mut count = 0;
+    while let Some(text) = arguments.get(count).and_then(|argument| argument.to_str()) {
+        let (option, with_value) = text.split_once('=').map_or((text, false), |(option, _)| (option, true));
+        count += match option {
+            "--any" => 1,
+            "--cell" | "--format" | "--patience" if with_value => 1,
+            "--cell" | "--format" | "--patience" => 2,
+            _other => break,
+        };
+    }
+    count.min(arguments.len())
 }
 
 pub fn write(folder: &Path, out: Out) -> Result<(), Failure> {
     let binary = std::env::current_exe()
         .map_err(|error| Failure::refused(format!("cannot find this binary: {error}")))?;
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::refused(format!("cannot write to {}: {error}", folder.display())))?;
     let mut links = Vec::new();
     for (name, ..) in NAMES {
         let link = folder.join(name);
@@ -86,5 +118,16 @@ mod tests {
         assert_eq!(called(&["kumo", "stat"]), Some((Name::Kumostat, 1)));
         assert_eq!(called(&["kumo", "cell", "-l", "localhost"]), None);
         assert_eq!(called(&["kumo"]), None);
+        assert_eq!(called(&["kumo", "--format"]), None);
+        assert_eq!(called(&["kumo", "--format", "json", "fs", "ls"]), None);
+        assert_eq!(called(&["kumo", "help", "fs"]), None);
+        let arguments = ["kumo", "--format", "json", "ctl", "localhost", "stat"].map(OsString::from);
+        let (name, given) = called_as(&arguments).unwrap();
+        assert_eq!(
+            (name, given),
+            (Name::Kumoctl, ["ctl", "--format", "json", "localhost", "stat"].map(OsString::from).to_vec())
+        );
+        let (name, given) = called_as(&["kumo", "help", "manager"].map(OsString::from)).unwrap();
+        assert_eq!((name, given), (Name::Manager, ["manager", "--help"].map(OsString::from).to_vec()));
     }
 }

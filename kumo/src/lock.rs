@@ -2,6 +2,7 @@
 
 use crate::child::{self, Ended, Signals};
 use crate::failure::Failure;
+use crate::output::{note, visible};
 use crate::target::{Target, seconds};
 use clap::Args;
 use pfs::{LockGuard, Patience, Session};
@@ -11,7 +12,8 @@ use std::time::Duration;
 /// Run a command while holding a lock
 ///
 /// KUMO_LOCK_NUMBER in its environment is the fencing number: it grows with every grant. When the lock is lost
-/// the command is killed. The status is the command's; 3 if the lock was not obtained.
+/// the command is killed, and also when kumo itself is killed. The status is the command's; 3 if the lock was not
+/// obtained.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -44,14 +46,22 @@ async fn hold(lock: &Lock, session: &Session) -> Result<(), Failure> {
     let environment = [("KUMO_LOCK_NUMBER", guard.number().to_string())];
     match child::run(&lock.command, &environment, None, guard.lost()).await? {
         Ended::Lost => {
-            eprintln!("kumo: the lock {} was lost: the command was killed", lock.name);
-            Err(pfs::Error::Lost.into())
+            note(format!("kumo: the lock {} was lost: the command was killed", visible(&lock.name)));
+            Err(why_lost(guard).await.into())
         }
         Ended::Status(0) => Ok(guard.unlock().await?),
         Ended::Status(status) => {
             drop(guard);
             Err(Failure::Status(status))
         }
+    }
+}
+
+/// A session that is lost says so to every call; one that was ended, why.
+async fn why_lost(guard: LockGuard) -> pfs::Error {
+    match tokio::time::timeout(ANSWER_MAX, guard.unlock()).await {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) | Err(_) => pfs::Error::Lost,
     }
 }
 
@@ -67,3 +77,6 @@ async fn obtain(lock: &Lock, session: &Session) -> Result<LockGuard, Failure> {
         signal = signals.next() => Err(Failure::Status(128 + signal.as_raw() as u8)),
     }
 }
+
+/// A session that has ended answers by itself, at once.
+const ANSWER_MAX: Duration = Duration::from_secs(1);

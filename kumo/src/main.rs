@@ -1,4 +1,7 @@
 //! The kumo binary: called by one of its names, or as `kumo` with a command.
+// They panic when nobody can read what is printed: results go through [`output::Out`], the rest through
+// [`output::note`].
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
 mod bench;
@@ -35,9 +38,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == child::STEP) {
+        return child::step(&arguments[2..]).report();
+    }
     let result = match links::called_as(&arguments) {
-        Some((links::Name::Cell, arguments)) => daemon::main(arguments),
-        Some((name, arguments)) => store::main(name, arguments),
+        Some((links::Name::Cell, arguments)) => daemon::main(&arguments),
+        Some((name, arguments)) => store::main(name, &arguments),
         None => cli::parse(&arguments).and_then(command),
     };
     match result {

@@ -55,6 +55,33 @@ impl Out {
     }
 }
 
+/// A line on standard error. When nobody can read it there, there is nowhere left to say so.
+pub fn note(line: impl std::fmt::Display) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// The terminal shows lines, and nothing can be drawn on it.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// A name or a line as it can be shown: what would command the terminal, or turn what stands behind it around, is
+/// written as an escape instead.
+pub fn visible(text: &str) -> String {
+    let commands = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match commands(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Adds `data` and how it is written to a JSON object: as text if it is text.
 pub fn with_data(mut object: Value, data: &[u8]) -> Value {
     let (encoding, text) = match std::str::from_utf8(data) {
@@ -66,15 +93,17 @@ pub fn with_data(mut object: Value, data: &[u8]) -> Value {
     object
 }
 
-/// Columns wide enough for their longest cell; the first row is the heading.
+/// Columns wide enough for their longest cell, each cell [`visible`]; the first row is the heading.
 pub fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells: Vec<String> =
             row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
@@ -144,6 +173,13 @@ mod tests {
         ] {
             assert_eq!(time(UnixMillis(millis)), text);
         }
+    }
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        assert_eq!(visible("plain 雲 a\\b"), "plain 雲 a\\b");
+        assert_eq!(visible("\u{1b}[31mred\r\n\u{9b}2J\u{202e}"), "\\u{1b}[31mred\\r\\n\\u{9b}2J\\u{202e}");
+        assert_eq!(table(&[row([&"a\tb", &"c"])]), "a\\tb  c\n");
     }
 
     #[test]

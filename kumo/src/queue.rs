@@ -30,6 +30,8 @@ enum QueueCommand {
         data: OsString,
     },
     /// Take the head, or wait for one
+    ///
+    /// It is removed when it is written out; what cannot be written goes back to the queue.
     Wait {
         name: String,
         /// 3 when none came in time; 0: only one that is there
@@ -87,15 +89,18 @@ async fn perform(command: QueueCommand, input: Bytes, session: &Session, out: &O
             out.result(json!({ "queue": name, "length": length }), String::new)
         }
         QueueCommand::Wait { name, timeout } => {
-            let message = match timeout {
-                None => session.wait(&name).await?,
-                Some(Duration::ZERO) => session.try_wait(&name).await?,
-                Some(limit) => session.wait_within(&name, limit).await?,
+            let patience = match timeout {
+                None => Patience::Forever,
+                Some(Duration::ZERO) => Patience::Try,
+                Some(limit) => Patience::Within(limit),
             };
+            // It is gone only when it is written: what cannot be written goes back to the queue.
+            let message = session.receive(&name, patience).await?;
             match out.is_json() {
-                true => out.result(message_json(&name, &message), String::new),
-                false => out.message(&message.data),
+                true => out.result(message_json(&name, &message), String::new)?,
+                false => out.message(&message.data)?,
             }
+            Ok(session.acknowledge(&name, message.id).await?)
         }
         QueueCommand::Peek { name } => {
             let message = session.peek(&name).await?;

@@ -8,24 +8,26 @@ use serde_json::json;
 use std::path::Path;
 
 pub fn run(folder: &Path, out: Out) -> Result<(), Failure> {
-    // `kumo manager` and kumo-manager are one program with one page, its own: here kumo's own commands alone.
-    let programs = store::command_lines().into_iter().map(|(_, command)| command);
+    // `kumo manager` and kumo-manager are one program with one page, its own: kumo's page only names it.
+    let (named, programs): (Vec<&str>, Vec<Command>) = store::command_lines().into_iter().unzip();
     let mut pages = Vec::new();
-    for command in [cli::own(), daemon::command_line()].into_iter().chain(programs) {
+    for command in [cli::whole(), daemon::command_line()].into_iter().chain(programs) {
         let path = folder.join(format!("{}.md", command.get_name()));
-        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, page(command)));
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, page(command, &named)));
         written.map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))?;
         pages.push(path.display().to_string());
     }
     out.result(json!({ "pages": pages }), || pages.join("\n"))
 }
 
-fn page(command: Command) -> String {
+/// `elsewhere`: commands that have a page of their own.
+fn page(command: Command, elsewhere: &[&str]) -> String {
     let mut command = without_environment(command);
     command.build();
     let name = command.get_name().to_owned();
     let mut text = format!("# {name}\n\nWritten by `kumo reference`: what `--help` prints.\n");
-    sections(&name, &mut command, &mut text);
+    sections(&name, &mut command, elsewhere, &mut text);
     text
 }
 
@@ -35,15 +37,17 @@ fn without_environment(command: Command) -> Command {
 }
 
 /// The command's own help, then its subcommands', in the order in which help lists them.
-fn sections(name: &str, command: &mut Command, text: &mut String) {
+fn sections(name: &str, command: &mut Command, elsewhere: &[&str], text: &mut String) {
     // Spaces at the ends of lines are none that anybody sees.
     let help = command.render_long_help().to_string();
     let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     text.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")));
-    for below in
-        command.get_subcommands_mut().filter(|below| below.get_name() != "help" && !below.is_hide_set())
-    {
+    let is_here = |below: &&mut Command| {
+        let own = if name == "kumo" { elsewhere } else { &[] };
+        below.get_name() != "help" && !below.is_hide_set() && !own.contains(&below.get_name())
+    };
+    for below in command.get_subcommands_mut().filter(is_here) {
         let name = format!("{name} {}", below.get_name());
-        sections(&name, below, text);
+        sections(&name, below, &[], text);
     }
 }

@@ -6,19 +6,16 @@ use crate::failure::Failure;
 use crate::output::Format;
 use clap::Args;
 use pfs::{Cell, Options, Session};
+use std::env::VarError;
 use std::time::Duration;
 
 #[derive(Args, Clone)]
 pub struct Target {
-    /// Members of the cell; one that answers is enough, the port is 19700 unless given
-    #[arg(
-        long,
-        global = true,
-        env = "KUMO_CELL",
-        default_value = "127.0.0.1:19700",
-        value_name = "ADDR[,ADDR...]"
-    )]
-    pub cell: String,
+    // Not by clap's means: a variable that is set would make it look like a required option wherever usage is shown.
+    /// Members of the cell; one that answers is enough, the port is 19700 unless given [env: KUMO_CELL] [default:
+    /// 127.0.0.1:19700]
+    #[arg(long, global = true, value_name = "ADDR[,ADDR...]")]
+    pub cell: Option<String>,
     /// How results are printed
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -26,16 +23,27 @@ pub struct Target {
     #[arg(long, global = true)]
     pub any: bool,
     /// Give up when there is no member or no master for this long
-    #[arg(long, global = true, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, global = true, default_value = "10", value_name = "SECONDS", value_parser = patience)]
     pub patience: Duration,
 }
 
 impl Target {
     pub fn options(&self) -> Result<Options, Failure> {
-        let mut options = Options::new(address::members(&self.cell)?);
+        let mut options = Options::new(address::members(&self.cell()?)?);
         options.sync = !self.any;
         options.patience = self.patience;
         Ok(options)
+    }
+
+    fn cell(&self) -> Result<String, Failure> {
+        match (&self.cell, std::env::var(CELL_VARIABLE)) {
+            (Some(cell), _) => Ok(cell.clone()),
+            (None, Ok(cell)) => Ok(cell),
+            (None, Err(VarError::NotPresent)) => Ok(CELL.to_owned()),
+            (None, Err(VarError::NotUnicode(_))) => {
+                Err(Failure::usage(format!("{CELL_VARIABLE} is no list of addresses")))
+            }
+        }
     }
 
     /// Does something in a session of its own, and closes it however that ends: an orderly close frees at once what
@@ -76,6 +84,15 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| format!("not a number of seconds: {text}"))?;
     Duration::try_from_secs_f64(value).map_err(|_| format!("not a time to wait: {text}"))
 }
+
+/// As [`seconds`]; in no time at all nobody can answer.
+fn patience(text: &str) -> Result<Duration, String> {
+    let patience = seconds(text)?;
+    if patience.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(patience) }
+}
+
+const CELL_VARIABLE: &str = "KUMO_CELL";
+const CELL: &str = "127.0.0.1:19700";
 
 /// A command's status is due: do not wait longer than this for a cell without a majority.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

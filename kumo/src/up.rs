@@ -6,7 +6,7 @@ mod ready;
 
 use crate::child::{self, Ended, Signals};
 use crate::failure::Failure;
-use crate::output::{Out, row, table};
+use crate::output::{Out, note, row, table};
 use clap::Args;
 use layout::{Counts, Layout, Place, Ports, Role};
 use node::{Gone, Node, Nodes, Running};
@@ -45,6 +45,7 @@ pub struct Up {
 }
 
 pub async fn run(up: Up, out: Out) -> Result<(), Failure> {
+    child::expected(&up.command)?;
     let (layout, mut nodes) = start(&up).await?;
     let result = serve(&up, &layout, &mut nodes, &out).await;
     nodes.end().await;
@@ -145,8 +146,8 @@ async fn serve(up: &Up, layout: &Layout, nodes: &mut Nodes, out: &Out) -> Result
 }
 
 fn say(gone: &Gone) {
-    eprintln!("kumo: {}", gone.line);
-    gone.tail.iter().for_each(|line| eprintln!("  | {line}"));
+    note(format!("kumo: {}", gone.line));
+    gone.tail.iter().for_each(|line| note(format!("  | {line}")));
 }
 
 async fn run_command(up: &Up, layout: &Layout, nodes: &mut Nodes) -> Result<(), Failure> {
@@ -273,6 +274,6 @@ MEMCACHED_SERVERS: host:port,host:port… A CMD that a signal ended is status 12
 KUMO_HTTP_TOKEN, if it is set, is the token that the dashboard asks for; other settings in the environment are not
 for these processes.
 
---format json, one line when the cluster is ready: {managers [{address, control, http, pid}], servers
-[{address, http, pid}], gateways [{address, http, pid}], dashboard}, each process with its log when there is --data;
-of a plain cell control is null.";
+--format json, one line when the cluster is ready, but with a CMD, whose standard output is its own:
+{managers [{address, control, http, pid}], servers [{address, http, pid}], gateways [{address, http, pid}], dashboard},
+each process with its log when there is --data; of a plain cell control is null.";

@@ -2,10 +2,10 @@
 
 use crate::child::{self, Ended};
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, note, visible};
 use crate::target::Target;
 use clap::Args;
-use pfs::{EntryChange, Event, Notice, QueueChange, Resource, Session};
+use pfs::{EntryChange, Event, Notice, QueueChange, Refusal, Resource, Session};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -22,7 +22,7 @@ Examples:
 
 --format json, one line an event: {number, omitted, resource: directory|lock|queue, path or name, change}.")]
 pub struct Watch {
-    /// A directory, which need not exist yet, or a file
+    /// A directory or a file, which need not exist yet
     #[arg(required_unless_present_any = ["lock", "queue"])]
     path: Option<String>,
     #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "queue"])]
@@ -37,18 +37,21 @@ pub struct Watch {
 }
 
 pub async fn run(watch: Watch, target: Target, out: Out) -> Result<(), Failure> {
+    child::expected(&watch.command)?;
     target.in_session_unless_signalled(async |session| follow(&watch, session, &out).await).await
 }
 
 async fn follow(watch: &Watch, session: &Session, out: &Out) -> Result<(), Failure> {
-    let (resource, only) = resource(watch, session).await?;
-    session.watch(resource).await?;
-    eprintln!("kumo: watching");
+    let mut scope = Scope::of(watch, session).await?;
+    for resource in scope.resources() {
+        session.watch(resource).await?;
+    }
+    note("kumo: watching");
     let mut events = session.events()?;
     let mut left = watch.count.unwrap_or(u64::MAX);
     while left > 0 {
         let notice = events.next().await?;
-        if !concerns(&notice.event, only.as_deref()) {
+        if !scope.concerns(&notice.event, session).await {
             continue;
         }
         left -= 1;
@@ -57,29 +60,94 @@ async fn follow(watch: &Watch, session: &Session, out: &Out) -> Result<(), Failu
     Ok(())
 }
 
-/// What to subscribe to, and the one entry of it that is meant.
-async fn resource(watch: &Watch, session: &Session) -> Result<(Resource, Option<String>), Failure> {
-    if let Some(name) = &watch.lock {
-        return Ok((Resource::Lock(name.clone()), None));
-    }
-    if let Some(name) = &watch.queue {
-        return Ok((Resource::Queue(name.clone()), None));
-    }
-    let path = watch.path.clone().unwrap_or_else(|| "/".to_owned());
-    let is_file = session.stat(&path).await.is_ok_and(|stat| !stat.directory);
-    match path.rsplit_once('/') {
-        Some((folder, name)) if is_file => {
-            let folder = if folder.is_empty() { "/" } else { folder };
-            Ok((Resource::Directory(folder.to_owned()), Some(name.to_owned())))
+/// What is watched.
+enum Scope {
+    /// A lock, a queue, or what is in a directory.
+    Whole(Resource),
+    /// One entry of a directory.
+    Entry(Entry),
+    /// What is not there yet, and may become either.
+    Future {
+        entry: Entry,
+        /// It has become a directory: what is in it counts, not it.
+        directory: bool,
+    },
+}
+
+/// A path as events name it.
+struct Entry {
+    folder: String,
+    name: String,
+}
+
+impl Scope {
+    async fn of(watch: &Watch, session: &Session) -> Result<Scope, Failure> {
+        if let Some(name) = &watch.lock {
+            return Ok(Scope::Whole(Resource::Lock(name.clone())));
         }
-        Some(_) | None => Ok((Resource::Directory(path), None)),
+        if let Some(name) = &watch.queue {
+            return Ok(Scope::Whole(Resource::Queue(name.clone())));
+        }
+        let path = watch.path.clone().unwrap_or_else(|| "/".to_owned());
+        let stat = session.stat(&path).await;
+        let Some(entry) = Entry::of(&path) else { return Ok(Scope::Whole(Resource::Directory(path))) };
+        match stat {
+            Ok(stat) if stat.directory => Ok(Scope::Whole(Resource::Directory(path))),
+            Ok(_) => Ok(Scope::Entry(entry)),
+            Err(pfs::Error::Refused(Refusal::NotFound(_))) => Ok(Scope::Future { entry, directory: false }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        match self {
+            Scope::Whole(resource) => vec![resource.clone()],
+            Scope::Entry(entry) => vec![Resource::Directory(entry.folder.clone())],
+            Scope::Future { entry, .. } => {
+                vec![Resource::Directory(entry.folder.clone()), Resource::Directory(entry.path())]
+            }
+        }
+    }
+
+    async fn concerns(&mut self, event: &Event, session: &Session) -> bool {
+        match (self, event) {
+            (Scope::Entry(entry), Event::Directory { path, name, .. }) => entry.is(path, name),
+            (Scope::Future { entry, directory }, Event::Directory { path, name, change }) => {
+                if *path == entry.path() {
+                    return true;
+                }
+                if !entry.is(path, name) {
+                    return false;
+                }
+                let was_directory = *directory;
+                *directory = match change {
+                    EntryChange::Deleted => false,
+                    EntryChange::Created | EntryChange::Updated => {
+                        session.stat(&entry.path()).await.is_ok_and(|stat| stat.directory)
+                    }
+                };
+                !was_directory && !*directory
+            }
+            (Scope::Whole(_), _)
+            | (Scope::Entry(_) | Scope::Future { .. }, Event::Lock { .. } | Event::Queue { .. }) => true,
+        }
     }
 }
 
-fn concerns(event: &Event, only: Option<&str>) -> bool {
-    match (event, only) {
-        (Event::Directory { name, .. }, Some(only)) => name == only,
-        (Event::Directory { .. } | Event::Lock { .. } | Event::Queue { .. }, _) => true,
+impl Entry {
+    /// None: the root, which is in no directory.
+    fn of(path: &str) -> Option<Entry> {
+        let (folder, name) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty())?;
+        let folder = if folder.is_empty() { "/" } else { folder };
+        Some(Entry { folder: folder.to_owned(), name: name.to_owned() })
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.folder.trim_end_matches('/'), self.name)
+    }
+
+    fn is(&self, folder: &str, name: &str) -> bool {
+        self.folder == folder && self.name == name
     }
 }
 
@@ -156,7 +224,7 @@ impl Told {
     }
 
     fn text(&self, notice: &Notice) -> String {
-        let line = format!("{} {}", self.change, self.subject);
+        let line = format!("{} {}", self.change, visible(&self.subject));
         match notice.omitted {
             0 => line,
             omitted => format!("({omitted} events omitted)\n{line}"),

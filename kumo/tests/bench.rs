@@ -25,7 +25,8 @@ fn every_operation_is_measured_and_verified() {
     let sync =
         ["bench", "cell", "--op", "read", "--sync", "--clients", "2", "--secs", "0.1", "--pids", &pids];
     assert!(cell.json(&sync)["server_cpu_us"].is_number());
-    // Nothing is left behind but the folder.
+    // Nothing is left behind.
+    cell.fails(&["fs", "stat", "/bench"], 3);
     assert!(
         cell.json(&["queue", "ls"])["queues"].as_array().unwrap().iter().all(|queue| queue["ready"] == 0)
     );

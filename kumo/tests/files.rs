@@ -49,6 +49,25 @@ fn files_and_directories_by_command() {
     cell.fails(&["fs", "cat", "/x"], 1);
     cell.fails(&["fs", "cat", "/../etc"], 1);
     cell.fails(&["fs", "put", "/n", "/no/such/local/file"], 1);
+
+    // One member that is known is enough.
+    let members =
+        format!("no-0123456789-0123456789-0123456789-0123456789-0123456789-0123456789,{}", cell.members);
+    cell.done(&["--cell", &members, "fs", "ls"]);
+}
+
+#[test]
+fn names_do_not_command_the_terminal() {
+    let cell = Cell::up();
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/e/\u{1b}[31mred"], b"1"), 0);
+    assert_eq!(cell.done(&["fs", "ls", "/e"]), b"\\u{1b}[31mred\n");
+    for listing in [vec!["fs", "ls", "-l", "/e"], vec!["fs", "tree"], vec!["fs", "stat", "/e/\u{1b}[31mred"]]
+    {
+        let shown = cell.done(&listing);
+        assert!(!shown.contains(&0x1b) && String::from_utf8(shown).unwrap().contains("\\u{1b}[31mred"));
+    }
+    assert_eq!(cell.json(&["fs", "ls", "/e"])["entries"][0]["name"], "\u{1b}[31mred");
+    assert!(!cell.fails(&["fs", "cat", "/\u{1b}[31m"], 3).contains('\u{1b}'));
 }
 
 #[test]

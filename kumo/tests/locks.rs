@@ -72,13 +72,15 @@ fn the_command_is_killed_with_the_lock_and_signals_are_passed_on() {
         (lock, pid)
     };
     let (mut lock, command) = start();
+    let mut errors = BufReader::new(lock.stderr.take().unwrap());
     let sessions = cell.json(&["session", "ls"]);
     let own = lock.id();
     let sessions = sessions["sessions"].as_array().unwrap();
     let session = sessions.iter().find(|session| session["pid"] == own).unwrap();
     cell.done(&["session", "kill", session["id"].as_str().unwrap()]);
-    let status = ends(&mut lock);
-    assert!(matches!(status.code(), Some(1 | 4)), "{status}");
+    assert_eq!(ends(&mut lock).code(), Some(1));
+    assert!(next_line(&mut errors).contains("the lock c was lost"));
+    assert!(next_line(&mut errors).contains("session ended: killed"));
     eventually("the command is gone", || (!is_alive(command)).then_some(()));
     // The lock is free again.
     cell.done(&["lock", "c", "--try", "--", "true"]);
@@ -88,4 +90,10 @@ fn the_command_is_killed_with_the_lock_and_signals_are_passed_on() {
     assert_eq!(ends(&mut lock).code(), Some(128 + 15));
     eventually("the command is gone", || (!is_alive(command)).then_some(()));
     cell.done(&["lock", "c", "--try", "--", "true"]);
+
+    // Who is killed cannot pass anything on: the command ends all the same, before another gets the lock.
+    let (mut lock, command) = start();
+    signal(lock.id(), Signal::KILL);
+    ends(&mut lock);
+    eventually("the command is gone", || (!is_alive(command)).then_some(()));
 }

@@ -21,6 +21,10 @@ fn messages_by_command() {
     assert_eq!((&listed["queues"][0]["name"], &listed["queues"][0]["ready"]), (&"q".into(), &3.into()));
     assert_eq!(cell.done(&["queue", "wait", "q"]), b"one");
     assert_eq!(cell.done(&["queue", "wait", "q", "--timeout", "5"]), b"two\0\xff");
+    // What cannot be written is not lost.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let refused = cell.command(&["queue", "wait", "q"]).stdout(full).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(refused.code(), Some(1));
     let id = cell.json(&["queue", "peek", "q"])["id"].to_string();
     cell.done(&["queue", "delete", "q", &id]);
     cell.fails(&["queue", "delete", "q", &id], 3);
@@ -79,6 +83,28 @@ fn watch_tells_events_in_order() {
         numbers.push(event["number"].as_u64().unwrap());
     }
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    assert!(ends(&mut watch).success());
+}
+
+#[test]
+fn a_file_is_watched_before_it_is_there() {
+    let cell = Cell::up();
+    let mut watch = cell
+        .command(&["watch", "/config/app.toml", "--count", "3"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(watch.stderr.take().unwrap());
+    assert!(next_line(&mut errors).contains("watching"));
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/config/other"], b"1"), 0);
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/config/app.toml"], b"1"), 0);
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/config/app.toml"], b"2"), 0);
+    cell.done(&["fs", "rm", "/config/app.toml"]);
+    let mut out = BufReader::new(watch.stdout.take().unwrap());
+    for change in ["created", "updated", "deleted"] {
+        assert_eq!(next_line(&mut out), format!("{change} /config/app.toml"));
+    }
     assert!(ends(&mut watch).success());
 }
 

@@ -2,9 +2,14 @@
 
 mod support;
 
+use std::fs::File;
+use std::io::BufReader;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
-use support::{KUMO, assert_status, free_addresses};
+use std::process::{Command, Output, Stdio};
+use support::{KUMO, assert_status, free_addresses, next_line};
+
+/// A name that no resolver knows, and that none is asked for: one of its parts is too long.
+const UNKNOWN: &str = "nosuch-0123456789-0123456789-0123456789-0123456789-0123456789-0123456789";
 
 fn kumo(arguments: &[&str]) -> Output {
     Command::new(KUMO).args(arguments).output().unwrap()
@@ -36,9 +41,88 @@ fn bad_arguments_are_status_2() {
         vec!["cell", "-l", "127.0.0.1:0"],
         vec!["cell", "-l", "127.0.0.1:1", "-u", "1"],
         vec!["bench", "cell", "--op", "nothing"],
+        vec!["--cell", "no name", "fs", "ls"],
+        vec!["ctl", "localhost:99999", "stat"],
+        vec!["--patience", "0", "fs", "ls"],
+        vec!["up", "--"],
+        vec!["watch", "/x", "--"],
+        vec!["server", "-m", "localhost", "-l", "127.0.0.1:19855", "-L", "19855"],
     ] {
         assert_status(&arguments, &kumo(&arguments), 2);
     }
+    // What is wrong is said, whatever else is set.
+    let negative = kumo(&["--patience", "-1", "fs", "ls"]);
+    assert_status(&["-1"], &negative, 2);
+    assert!(String::from_utf8(negative.stderr).unwrap().contains("not a time to wait: -1"));
+    let missing = Command::new(KUMO).args(["fs", "cat"]).env("KUMO_CELL", "127.0.0.1:1").output().unwrap();
+    assert!(!String::from_utf8(missing.stderr).unwrap().contains("--cell"));
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_unreachable() {
+    for arguments in [
+        vec!["--cell", UNKNOWN, "fs", "ls"],
+        vec!["ctl", UNKNOWN, "stat"],
+        vec!["server", "-m", UNKNOWN, "-l", "127.0.0.1:19855"],
+    ] {
+        assert_status(&arguments, &kumo(&arguments), 4);
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_written_does_not_change_the_status() {
+    let nobody = free_addresses(1)[0].to_string();
+    let cases = [
+        (vec!["--cell", &nobody, "--patience", "0.3", "fs", "cat", "/x"], 4),
+        (vec!["ctl", &nobody, "stat"], 4),
+        (vec!["fs", "cat"], 2),
+        (vec!["ctl", "localhost", "nothing"], 2),
+    ];
+    for (arguments, status) in cases {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(KUMO).args(&arguments).stderr(full).output().unwrap();
+        assert_status(&arguments, &output, status);
+    }
+}
+
+#[test]
+fn a_programs_options_are_its_own_however_it_is_called() {
+    for program in ["manager", "ctl"] {
+        let help = kumo(&["help", program]).stdout;
+        assert_eq!(
+            String::from_utf8(help),
+            String::from_utf8(kumo(&[program, "--help"]).stdout),
+            "{program}"
+        );
+    }
+    let below = String::from_utf8(kumo(&["help", "ctl", "attach"]).stdout).unwrap();
+    assert!(below.contains("--accept-data-loss") && !below.contains("--patience"), "{below}");
+    let nobody = free_addresses(1)[0].to_string();
+    let arguments = ["--format", "json", "ctl", &nobody, "stat"];
+    assert_status(&arguments, &kumo(&arguments), 4);
+    let arguments = ["--any", "ctl", &nobody, "stat"];
+    assert_status(&arguments, &kumo(&arguments), 2);
+}
+
+#[test]
+fn a_gateway_says_where_it_is_and_whom_it_does_not_reach() {
+    let nobody = free_addresses(1)[0].to_string();
+    let mut gateway = Command::new(KUMO)
+        .args(["gateway", "-m", &nobody, "-t", "0", "--http", "off", "-o", "-", "--exit-on-stdin-eof"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(gateway.stdout.take().unwrap());
+    let lines: Vec<String> = (0..3).map(|_| next_line(&mut said)).collect();
+    assert!(
+        lines.iter().any(|line| line.contains("memcached on a free port address=127.0.0.1:")),
+        "{lines:?}"
+    );
+    let lost = format!("the manager is not reached manager={nobody}");
+    assert!(lines.iter().any(|line| line.contains(&lost)), "{lines:?}");
+    drop(gateway.stdin.take());
+    assert!(gateway.wait().unwrap().success());
 }
 
 #[test]
@@ -58,7 +142,6 @@ fn a_cell_that_does_not_answer_is_status_4() {
 #[test]
 fn links_manuals_and_completions_are_written() {
     let folder = std::env::temp_dir().join(format!("kumo-links-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
     let name = folder.to_str().unwrap();
     // Twice: an older link is replaced.
     for _ in 0..2 {
@@ -66,7 +149,9 @@ fn links_manuals_and_completions_are_written() {
     }
     let output = Command::new(folder.join("kumo-cell")).arg("--version").output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("kumo-cell "));
-    assert_status(&["man"], &kumo(&["man", name]), 0);
+    let written = kumo(&["man", name]);
+    assert_status(&["man"], &written, 0);
+    assert!(String::from_utf8(written.stdout).unwrap().contains("/kumo-fs-put.1\n"));
     for page in ["kumo.1", "kumo-fs-put.1", "kumo-config-show.1"] {
         assert!(folder.join(page).exists(), "{page}");
     }

@@ -104,8 +104,8 @@ pub struct Bencher {
 impl Bencher {
     pub async fn open(index: u32, options: Options, shared: Arc<Shared>) -> Result<Bencher, Failure> {
         let session = Session::open(&options).await?;
-        let place = if shared.plan.contended { "all".to_owned() } else { index.to_string() };
-        let name = format!("/bench/{}/{place}", std::process::id());
+        let place = if shared.plan.contended { SHARED.to_owned() } else { index.to_string() };
+        let name = format!("{}/{place}", folder());
         let client = u64::from(index);
         Ok(Bencher { client, options, session, shared, name, tally: Tally::new(), sent: 0, acknowledged: 0 })
     }
@@ -239,13 +239,37 @@ impl Bencher {
             self.tally.check(right);
         }
         match plan.op {
-            // Others may still read the shared file; what is left of it is one small folder.
+            // Others may still read the shared file.
             Op::Write | Op::Read if !plan.contended => self.session.delete(&self.name).await?,
             Op::Write | Op::Read | Op::Lock | Op::Queue => {}
         }
         Ok(())
     }
 }
+
+/// Removes what is left when all clients have ended. What cannot be removed harms nobody: it is no failure of the run.
+pub async fn sweep(plan: &CellBench, options: &Options) {
+    if !matches!(plan.op, Op::Write | Op::Read) {
+        return;
+    }
+    let Ok(session) = Session::open(options).await else { return };
+    if plan.contended {
+        let _ = session.delete(&format!("{}/{SHARED}", folder())).await;
+    }
+    let _ = session.rmdir(&folder()).await;
+    // Not while others measure too.
+    let _ = session.rmdir(FOLDER).await;
+    let _ = session.close().await;
+}
+
+fn folder() -> String {
+    format!("{FOLDER}/{}", std::process::id())
+}
+
+const FOLDER: &str = "/bench";
+
+/// The name that contending clients have in common.
+const SHARED: &str = "all";
 
 /// Between attempts to open a session while the cell has no master.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(20);

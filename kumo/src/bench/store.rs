@@ -8,15 +8,16 @@ mod native;
 use super::plain;
 use super::processes::Processes;
 use super::tally::Tally;
+use crate::address;
 use crate::failure::Failure;
 use crate::output::{Out, row, table};
+use crate::store::gateway::MEMCACHED_PORT;
 use crate::target::seconds;
 use clap::{Args, ValueEnum};
 use driver::{Driver, Outcome};
 use kumo_wire::memcache::VALUE_BYTES_MAX_DEFAULT;
 use native::Native;
 use serde_json::{Value, json};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Requests of memcached clients, at any server of that protocol
@@ -67,14 +68,14 @@ pub enum Op {
     Mget,
 }
 
-pub async fn run(plan: &StoreBench, out: &Out) -> Result<(), Failure> {
+pub async fn run(plan: &StoreBench, patience: Duration, out: &Out) -> Result<(), Failure> {
     if plan.keys < plan.conns {
         return Err(Failure::usage(format!("--keys {} is less than --conns {}", plan.keys, plan.conns)));
     }
     let processes = Processes::new(&plan.pids)?;
     let mut load = match &plan.managers {
-        None => Load::Gateway(Box::new(Driver::connect(address(&plan.addr)?, plan)?)),
-        Some(managers) => Load::Native(Native::open(&crate::address::members(managers)?, plan)?),
+        None => Load::Gateway(Box::new(Driver::connect(address::one(&plan.addr, MEMCACHED_PORT)?, plan)?)),
+        Some(managers) => Load::Native(Native::open(&address::members(managers)?, plan, patience).await?),
     };
     if plan.op != Op::Set {
         match &mut load {
@@ -98,13 +99,6 @@ enum Load {
     Native(Native),
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let bad = |why: String| Failure::usage(format!("bad address {text}: {why}"));
-    let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|error| bad(error.to_string()))?.collect();
-    let preferred = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    preferred.copied().ok_or_else(|| bad("no address".to_owned()))
-}
-
 fn report(
     plan: &StoreBench,
     outcome: &Outcome,
@@ -121,10 +115,7 @@ fn report(
         table(&rows)
     };
     out.result(object.clone(), text)?;
-    match outcome.tally.wrong {
-        0 => Ok(()),
-        wrong => Err(Failure::refused(format!("{wrong} values were wrong"))),
-    }
+    outcome.tally.verdict()
 }
 
 fn results(plan: &StoreBench, outcome: &Outcome, client: Duration, servers: Option<Duration>) -> Value {
@@ -180,8 +171,9 @@ Examples:
   kumo bench store --op mixed --rate 5000 --size 1000
   kumo bench store --managers 127.0.0.1:19700 --op get --conns 16
 
-With --managers --conns times --pipeline callers share one native client. All but set store every key once before the clock runs. Every value read is compared with what was written: a wrong or
-an older one ends with 1; a miss is counted, since a cache may forget. Values below 16 bytes are too short to be told
+With --managers --conns times --pipeline callers share one native client, which gives up when no server answers within
+--patience. All but set store every key once before the clock runs. Every value read is compared with what was
+written: a wrong or an older one ends with 1, as does a run without any success; a miss is counted, since a cache may forget. Values below 16 bytes are too short to be told
 apart: only their length is verified.
 --format json: op, conns, pipeline, size, keys, keys_per_op, rate, secs, ops, ops_s, p50_us, p99_us, p999_us, max_us,
 gap_us_max (the longest time without any answer), misses, errors, wrong, verified, client_cpu_us and server_cpu_us

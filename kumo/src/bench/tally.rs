@@ -1,5 +1,6 @@
 //! [`Tally`]: what a client counted.
 
+use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
@@ -28,6 +29,17 @@ impl Tally {
         if !right {
             self.wrong += 1;
         }
+    }
+
+    /// Errors are counted only, as long as something succeeds: a load may run across a failure.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        if self.wrong > 0 {
+            return Err(Failure::refused(format!("{} results were wrong", self.wrong)));
+        }
+        if self.latency_us.is_empty() && self.errors > 0 {
+            return Err(Failure::refused(format!("no request succeeded, {} failed", self.errors)));
+        }
+        Ok(())
     }
 
     pub fn add(&mut self, other: &Tally) {

@@ -1,8 +1,9 @@
 //! What all programs of the store share: options, the log, the way to the end.
 
+use crate::address;
 use crate::failure::Failure;
 use clap::Args;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -87,42 +88,34 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `ADDR[:PORT]`, a name resolved once. IPv4 is preferred: the seed's `localhost` is 127.0.0.1.
-pub fn address(text: &str, port: u16) -> Result<SocketAddr, Failure> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
-    }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, port));
-    }
-    let bad = |why: &str| Failure::usage(format!("bad address {text}: {why}"));
-    let found: Vec<SocketAddr> = match text.contains(':') {
-        true => text.to_socket_addrs(),
-        false => (text, port).to_socket_addrs(),
-    }
-    .map_err(|error| bad(&error.to_string()))?
-    .collect();
-    let preferred = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    preferred.copied().ok_or_else(|| bad("no address"))
-}
-
 /// An address that is also a name: the others dial it.
 pub fn named(text: &str, port: u16) -> Result<SocketAddr, Failure> {
-    let address = address(text, port)?;
+    let address = address::one(text, port)?;
     if address.ip().is_unspecified() || address.port() == 0 {
         return Err(Failure::usage(format!("{address} is no address that others can reach")));
     }
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "plain text on a network: keep it to machines you trust");
-    }
+    warn_of_network(address);
     Ok(address)
 }
 
-/// The managers that `-m` and `-p` name, each once.
+pub fn warn_of_network(address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "plain text on a network: keep it to machines you trust");
+    }
+}
+
+/// The managers that `-m` and `-p` name, each once. From one the others are learned.
 pub fn managers(manager: &str, more: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let named = std::iter::once(manager).chain(more.iter().map(String::as_str));
+    let looked_up = named.map(|text| {
+        let found = address::one(text, MANAGER_PORT);
+        if let Err(Failure::Line(reason, _)) = &found {
+            tracing::warn!(manager = text, reason, "a manager is left out");
+        }
+        found
+    });
     let mut managers = Vec::new();
-    for text in std::iter::once(manager).chain(more.iter().map(String::as_str)) {
-        let address = address(text, MANAGER_PORT)?;
+    for address in address::known(looked_up)? {
         if !managers.contains(&address) {
             managers.push(address);
         }

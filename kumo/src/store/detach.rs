@@ -2,6 +2,7 @@
 //! one is ready or says why not.
 
 use crate::failure::Failure;
+use crate::output::note;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -32,7 +33,7 @@ pub fn launch() -> Result<(), Failure> {
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_string(&mut line).map_err(cannot)?;
     }
-    eprint!("{line}");
+    note(line.trim_end());
     let status = child.wait().map_err(cannot)?;
     Err(Failure::Status(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -2,11 +2,12 @@
 
 use super::common::{self, Common};
 use super::process::Process;
+use crate::address;
 use crate::failure::Failure;
 use crate::http::{self, Http};
 use clap::{Args, Command};
 use kumo_node::store::{Credentials, GatewayConfig};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +121,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
     };
     let listen: Vec<String> = ports.iter().map(SocketAddr::to_string).collect();
     process.serve(&listen.join(" "), async move |stop| {
-        let listeners = ports.into_iter().map(common::bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = ports.into_iter().map(listen_on).collect::<Result<Vec<_>, _>>()?;
         let node = kumo_node::store::run_gateway(listeners, config, stop).await;
         node.map_err(|error| Failure::refused(error.to_string()))
     })
@@ -133,16 +134,29 @@ fn credentials(file: &Path) -> Result<Arc<Credentials>, Failure> {
 
 /// `PORT` is on loopback; another address must be named.
 fn port(text: &str) -> Result<SocketAddr, Failure> {
-    match text.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
-        Err(_) => common::address(text, MEMCACHED_PORT),
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
+    let address = address::one(text, MEMCACHED_PORT)?;
+    common::warn_of_network(address);
+    Ok(address)
+}
+
+fn listen_on(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = common::bind(address)?;
+    if address.port() == 0
+        && let Ok(address) = listener.local_addr()
+    {
+        // Nobody could know it otherwise.
+        tracing::warn!(%address, "memcached on a free port");
+    }
+    Ok(listener)
 }
 
 /// A try ends after so many steps of the clock. (Seed 000, 7.3)
 const TRY_STEPS: u32 = 10;
 
-const MEMCACHED_PORT: u16 = 11211;
+pub const MEMCACHED_PORT: u16 = 11211;
 
 /// Half of the longest key.
 const KEY_PREFIX_BYTES_MAX: usize = 125;

@@ -6,8 +6,9 @@ mod stat;
 mod voters;
 mod wait;
 
-use super::common::{self, CONTROL_PORT, SERVER_PORT};
+use super::common::{CONTROL_PORT, SERVER_PORT};
 use super::{shown, tool};
+use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand};
@@ -115,7 +116,7 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(kumoctl: Kumoctl) -> Result<(), Failure> {
-    let manager = common::address(&kumoctl.manager, CONTROL_PORT)?;
+    let manager = address::one(&kumoctl.manager, CONTROL_PORT)?;
     let out = Out::new(kumoctl.format);
     crate::block_on(obey(kumoctl.order, manager, out))
 }
@@ -178,7 +179,7 @@ async fn backup(manager: SocketAddr, suffix: Option<String>, out: Out) -> Result
 }
 
 fn addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
-    texts.iter().map(|text| common::address(text, SERVER_PORT)).collect()
+    texts.iter().map(|text| address::one(text, SERVER_PORT)).collect()
 }
 
 const EXAMPLES: &str = "\

@@ -1,12 +1,15 @@
 //! `kumohash`: where keys lie on the ring, and who owns them.
 
-use super::common::{self, CONTROL_PORT};
+use super::common::CONTROL_PORT;
 use super::{shown, tool};
+use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand, ValueEnum};
 use kumo_cluster::{Space, Table, key_hash, points};
 use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 
 /// Where keys lie on the ring
@@ -27,12 +30,12 @@ enum Question {
     /// The place of a key: 16 hexadecimal digits; needs no manager
     Hash {
         #[arg(value_name = "KEY", required = true)]
-        keys: Vec<String>,
+        keys: Vec<OsString>,
     },
     /// The servers of a key, in order: the first that is not fault takes its writes
     Assign {
         #[arg(value_name = "KEY", required = true)]
-        keys: Vec<String>,
+        keys: Vec<OsString>,
     },
     /// The points of all servers, in their order on the ring
     Dump {
@@ -58,7 +61,7 @@ pub fn command_line() -> Command {
 pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
     let out = Out::new(kumohash.format);
     let manager = || match &kumohash.manager {
-        Some(manager) => common::address(manager, CONTROL_PORT),
+        Some(manager) => address::one(manager, CONTROL_PORT),
         None => Err(Failure::usage("-m MANAGER is missing: it has the hash space")),
     };
     match &kumohash.question {
@@ -74,9 +77,9 @@ pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
     }
 }
 
-fn hashes(keys: &[String], out: Out) -> Result<(), Failure> {
-    let hashes: Vec<(&String, String)> =
-        keys.iter().map(|key| (key, key_hash(key.as_bytes()).to_string())).collect();
+fn hashes(keys: &[OsString], out: Out) -> Result<(), Failure> {
+    let hash = |key: &OsString| key_hash(key.as_encoded_bytes()).to_string();
+    let hashes: Vec<(Cow<str>, String)> = keys.iter().map(|key| (key.to_string_lossy(), hash(key))).collect();
     let values: Vec<Value> = hashes.iter().map(|(key, hash)| json!({ "key": key, "hash": hash })).collect();
     out.result(json!(values), || match &hashes[..] {
         [(_, hash)] => hash.clone(),
@@ -84,7 +87,7 @@ fn hashes(keys: &[String], out: Out) -> Result<(), Failure> {
     })
 }
 
-fn owners(space: &Space, keys: &[String], out: Out) -> Result<(), Failure> {
+fn owners(space: &Space, keys: &[OsString], out: Out) -> Result<(), Failure> {
     if space.rhs.is_empty() {
         return Err(Failure::refused("no server is attached"));
     }
@@ -95,13 +98,13 @@ fn owners(space: &Space, keys: &[String], out: Out) -> Result<(), Failure> {
     let mut rows = vec![row([&"KEY", &"HASH", &"RING", &"SERVERS"])];
     let mut values = Vec::new();
     for key in keys {
-        let hash = key_hash(key.as_bytes());
+        let (key, hash) = (key.to_string_lossy(), key_hash(key.as_encoded_bytes()));
         let named = |table: &Table| -> Vec<(SocketAddr, &str)> {
             let members = table.arc(hash).owners.iter().map(|&index| space.member(index));
             members.map(|member| (member.address, shown::state(member.state))).collect()
         };
         let (read, written) = (named(&rhs), named(&whs));
-        rows.push(row([key, &hash, &"rhs", &line(&read)]));
+        rows.push(row([&key, &hash, &"rhs", &line(&read)]));
         if moving {
             rows.push(row([&"", &"", &"whs", &line(&written)]));
         }

@@ -2,7 +2,7 @@
 
 use super::shown;
 use crate::failure::Failure;
-use crate::output::{Format, Out, with_data};
+use crate::output::{Format, Out, note, with_data};
 use clap::{Args, Command};
 use kumo_node::store::binary_log::{Decoded, Entry, Value};
 use serde_json::json;
@@ -135,7 +135,7 @@ impl Tail {
     fn tell_skipped(&mut self, at: usize) {
         if self.skipped > 0 {
             let from = self.offset + at as u64 - self.skipped;
-            eprintln!("kumo: {} bytes at {from} are no events", self.skipped);
+            note(format!("kumo: {} bytes at {from} are no events", self.skipped));
             self.skipped = 0;
         }
     }

@@ -1,8 +1,9 @@
 //! `kumostat`: one fact about one server, or about all of them.
 
-use super::common::{self, CONTROL_PORT, SERVER_PORT};
+use super::common::{CONTROL_PORT, SERVER_PORT};
 use super::kumoctl::JobView;
 use super::{shown, tool};
+use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, ValueEnum};
@@ -67,7 +68,7 @@ pub fn run(kumostat: Kumostat) -> Result<(), Failure> {
     })?;
     match (server, &kumostat.manager) {
         (Some(server), _) => {
-            let server = common::address(server, SERVER_PORT)?;
+            let server = address::one(server, SERVER_PORT)?;
             crate::block_on(async move {
                 let report = tool::inspect(server).await?;
                 let facts = facts(item, &report);
@@ -75,7 +76,7 @@ pub fn run(kumostat: Kumostat) -> Result<(), Failure> {
             })
         }
         (None, Some(manager)) => {
-            let manager = common::address(manager, CONTROL_PORT)?;
+            let manager = address::one(manager, CONTROL_PORT)?;
             crate::block_on(all(manager, item, out))
         }
         (None, None) => unreachable!("one of them was given"),

@@ -3,9 +3,11 @@
 mod screen;
 mod snapshot;
 
-use super::common::{self, CONTROL_PORT};
+use super::common::CONTROL_PORT;
+use crate::address;
 use crate::child::Signals;
 use crate::failure::Failure;
+use crate::output::is_dumb;
 use clap::{Args, Command};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -35,12 +37,14 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(kumotop: Kumotop) -> Result<(), Failure> {
-    let manager = common::address(&kumotop.manager, CONTROL_PORT)?;
+    let manager = address::one(&kumotop.manager, CONTROL_PORT)?;
     if kumotop.interval < INTERVAL_MIN {
         return Err(Failure::usage("--interval is at least 0.1"));
     }
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::refused("kumotop needs a terminal; kumostat -m MANAGER stats does not"));
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() || is_dumb() {
+        return Err(Failure::refused(
+            "kumotop needs a terminal that can be drawn on; kumostat -m MANAGER stats does not",
+        ));
     }
     crate::block_on(async move {
         // Said as a line, while there is no screen yet.

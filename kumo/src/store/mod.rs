@@ -17,8 +17,8 @@ mod shown;
 pub mod tool;
 
 pub use argv::rewrite as spelled;
-pub use common::address;
 
+use crate::cli;
 use crate::config::{self, Role};
 use crate::failure::Failure;
 use crate::links::Name;
@@ -72,7 +72,7 @@ fn configured<T: FromArgMatches>(role: Role, arguments: &[OsString]) -> Result<T
 
 fn read<T: FromArgMatches>(command: Command, arguments: &[OsString]) -> Result<T, Failure> {
     let name = command.get_name().to_owned();
-    let matches = command.bin_name(&name).try_get_matches_from(arguments);
+    let matches = cli::with_negative_numbers(command).bin_name(&name).try_get_matches_from(arguments);
     let matches = matches.map_err(|error| misused(&name, &error))?;
     T::from_arg_matches(&matches).map_err(|error| misused(&name, &error))
 }

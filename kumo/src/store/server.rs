@@ -83,6 +83,9 @@ pub fn run(server: Server) -> Result<(), Failure> {
     let Some(process) = Process::start("kumo-server", &server.common)? else { return Ok(()) };
     server.common.only_one_worker("server");
     let listen = common::named(&server.listen, SERVER_PORT)?;
+    if listen.port() == server.stream_listen {
+        return Err(Failure::usage(format!("-l and -L are both port {}", server.stream_listen)));
+    }
     let config = ServerConfig {
         listen,
         managers: common::managers(&server.manager, &server.partners)?,
@@ -101,7 +104,11 @@ pub fn run(server: Server) -> Result<(), Failure> {
     };
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
-        let stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen))?;
+        let stream = common::bind(SocketAddr::new(listen.ip(), server.stream_listen));
+        let stream = stream.map_err(|failure| match failure {
+            Failure::Line(line, status) => Failure::Line(format!("{line} (-L names another port)"), status),
+            other @ (Failure::Client(_) | Failure::Status(_)) => other,
+        })?;
         let node = kumo_node::store::run_server(listener, stream, config, stop).await;
         node.map_err(|error| Failure::refused(error.to_string()))
     })

@@ -4,6 +4,7 @@ use super::layout::{Layout, Place, Role};
 use crate::daemon::LISTENING;
 use crate::failure::Failure;
 use crate::http::TOKEN_VARIABLE;
+use crate::output::note;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -283,7 +284,7 @@ impl Tail {
     fn add(&self, line: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(name) = &said.shown_as {
-            eprintln!("{name} {line}");
+            note(format!("{name} {line}"));
         }
         if let Some(log) = &mut said.log {
             // A full disk is the nodes' trouble first, and they say so.

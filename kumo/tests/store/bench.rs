@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, KUMO};
 use serde_json::Value;
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
 #[test]
@@ -51,6 +52,20 @@ fn a_plan_that_cannot_work_is_refused_in_one_line() {
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
         assert!(!output.stderr.is_empty() && output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_store_that_serves_nothing_is_a_failure() {
+    let output = bench(&["--op", "get", "--managers", "127.0.0.1:1", "--patience", "0.5"]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    // Whoever listens there hangs up on everybody.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let output = bench(&["--op", "set", "--conns", "2", "--addr", &address]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+    assert_eq!(result["ops"], 0, "{result}");
 }
 
 fn bench(arguments: &[&str]) -> Output {

@@ -4,7 +4,7 @@ use super::Target;
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use tracing::info;
+use tracing::{info, warn};
 
 /// Everybody who is dialled, with a pause that grows while it leads to nothing.
 pub struct Dials {
@@ -18,6 +18,8 @@ struct Dial {
     failures: u32,
     /// Why the last one led to nothing. Said once, not at every dial.
     reason: Option<String>,
+    /// When a person was last told that it leads to nothing.
+    warned: Option<Time>,
 }
 
 impl Dials {
@@ -26,7 +28,7 @@ impl Dials {
     }
 
     pub fn want(&mut self, now: Time, target: Target) {
-        self.wanted.entry(target).or_insert(Dial { at: Some(now), failures: 0, reason: None });
+        self.wanted.entry(target).or_insert(Dial { at: Some(now), failures: 0, reason: None, warned: None });
     }
 
     pub fn drop(&mut self, target: Target) {
@@ -69,13 +71,14 @@ impl Dials {
             if dial.reason.take().is_some() {
                 info!(?target, "connected again");
             }
-            (dial.at, dial.failures) = (None, 0);
+            (dial.at, dial.failures, dial.warned) = (None, 0, None);
         }
     }
 
     pub fn failed(&mut self, now: Time, target: Target, reason: String) {
         let jitter = self.jitter();
         let Some(dial) = self.wanted.get_mut(&target) else { return };
+        dial.warn(now, target, &reason);
         if dial.reason.as_ref() != Some(&reason) {
             info!(?target, reason, "not connected");
             dial.reason = Some(reason);
@@ -98,6 +101,24 @@ impl Dials {
         self.noise >> 11
     }
 }
+
+impl Dial {
+    /// Without its managers a process does nothing: who started it must see why, and not at every dial.
+    fn warn(&mut self, now: Time, target: Target, reason: &str) {
+        let Target::Manager(manager) = target else { return };
+        let again = self.warned.is_none_or(|at| now.since(at) >= WARN_MICROS);
+        if self.failures >= WARN_FAILURES && again {
+            warn!(%manager, reason, "the manager is not reached");
+            self.warned = Some(now);
+        }
+    }
+}
+
+/// Failures in a row before a person is told: more than a second, longer than a restart takes.
+const WARN_FAILURES: u32 = 8;
+
+/// Ten minutes between two warnings of one manager.
+const WARN_MICROS: u64 = 600_000_000;
 
 /// The pause after the first failure; it doubles up to a quarter of a second, so that a server that is back is
 /// found well within a lease.

@@ -8,6 +8,7 @@ use super::keys::{Keys, NAME_BYTES};
 use super::{Op, StoreBench};
 use crate::bench::tally::Tally;
 use crate::failure::Failure;
+use crate::output::note;
 use kumo_wire::memcache::{Call, Reply};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -168,7 +169,7 @@ impl Driver {
             self.tally.errors += if open { link.due - link.begun } else { 0 };
         }
         if let Some(trouble) = &self.trouble {
-            eprintln!("kumo bench: {trouble}");
+            note(format!("kumo bench: {trouble}"));
         }
         let spent = self.success.saturating_duration_since(began).max(plan.secs);
         Ok(Outcome { tally: self.tally, misses: self.misses, spent, gap: self.gap })

@@ -30,9 +30,19 @@ struct State {
 }
 
 impl Native {
-    pub fn open(managers: &[SocketAddr], plan: &StoreBench) -> Result<Native, Failure> {
+    /// One question is asked before anything is measured: a store that does not answer within `patience` is not there.
+    pub async fn open(
+        managers: &[SocketAddr],
+        plan: &StoreBench,
+        patience: Duration,
+    ) -> Result<Native, Failure> {
         let store = Store::open(&StoreOptions::new(managers));
         let store = store.map_err(|error| Failure::refused(error.to_string()))?;
+        match tokio::time::timeout(patience, store.get(Keys::name(0).to_vec())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(Failure::unreachable(error.to_string())),
+            Err(_) => return Err(Failure::unreachable("no manager, or no server, answers")),
+        }
         let state = State {
             keys: Keys::new(plan.keys, plan.size as usize),
             tally: Tally::new(),
@@ -53,6 +63,9 @@ impl Native {
             let count = state.borrow().keys.count();
             for key in (number..count).step_by(callers as usize) {
                 set(&store, &state, key).await;
+                if state.borrow().trouble.is_some() {
+                    return;
+                }
             }
         })
         .await;

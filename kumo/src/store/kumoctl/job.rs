@@ -4,9 +4,10 @@ use crate::failure::Failure;
 use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
 use clap::Subcommand;
-use kumo_cluster::Progress;
 use kumo_cluster::control::{ControlRequest, JobStat, Stat};
+use kumo_cluster::{MemberState, Progress, Space, Table};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 #[derive(Subcommand, Clone, Debug)]
@@ -46,21 +47,43 @@ async fn show(manager: SocketAddr, out: Out) -> Result<(), Failure> {
     let stat = tool::stat(&[manager]).await?;
     let job = JobView::of(&stat);
     out.result(json!({ "job": job.as_ref().map(JobView::value) }), || match &job {
-        Some(job) => format!("{}\n{}", job.line(), job.table()),
+        Some(job) => {
+            let hindrance = job.hindrance().map(|hindrance| hindrance + "\n").unwrap_or_default();
+            format!("{}\n{hindrance}{}", job.line(), job.table())
+        }
         None => "no replace is under way".to_owned(),
     })
 }
 
 /// A replace under way, as it is shown.
-pub struct JobView(pub JobStat);
+pub struct JobView {
+    pub job: JobStat,
+    /// Lost servers without which it cannot go on: of some keys they alone have all that was acknowledged.
+    awaited: BTreeSet<SocketAddr>,
+}
 
 impl JobView {
     pub fn of(stat: &Stat) -> Option<JobView> {
-        stat.job().map(JobView)
+        let job = stat.job()?;
+        let awaited = if job.switching { BTreeSet::new() } else { awaited(&stat.space) };
+        Some(JobView { job, awaited })
+    }
+
+    /// What it waits for, and how to go on; nothing as long as it goes on by itself.
+    pub fn hindrance(&self) -> Option<String> {
+        if self.awaited.is_empty() {
+            return None;
+        }
+        let awaited: Vec<String> = self.awaited.iter().map(SocketAddr::to_string).collect();
+        Some(format!(
+            "it waits for {}: all servers of part of the ring are lost, and these were lost last; start them again, or \
+             give up what only they have: `job cancel`, then `attach --accept-data-loss`",
+            awaited.join(" and ")
+        ))
     }
 
     pub fn line(&self) -> String {
-        let job = &self.0;
+        let job = &self.job;
         let state = match (job.switching, job.paused) {
             (true, _) => ", servers are told",
             (false, true) => ", paused",
@@ -76,7 +99,7 @@ impl JobView {
 
     fn table(&self) -> String {
         let mut rows = vec![row([&"SERVER", &"DONE", &"RANGES", &"RECORDS", &"SENT", &"LEFT"])];
-        for (address, one) in &self.0.servers {
+        for (address, one) in &self.job.servers {
             rows.push(row([
                 address,
                 &format!("{:.1} %", one.percent()),
@@ -90,13 +113,14 @@ impl JobView {
     }
 
     pub fn value(&self) -> Value {
-        let job = &self.0;
+        let job = &self.job;
         let mut value = progress_value(&job.total);
         value["kind"] = json!(job.kind());
         value["paused"] = json!(job.paused);
         value["rate"] = json!(job.rate);
         value["switching"] = json!(job.switching);
         value["percent"] = json!(job.percent());
+        value["awaited"] = self.awaited.iter().map(SocketAddr::to_string).collect();
         let servers = job.servers.iter().map(|(address, one)| {
             let mut server = progress_value(one);
             server["address"] = json!(address.to_string());
@@ -105,6 +129,20 @@ impl JobView {
         value["servers"] = servers.collect();
         value
     }
+}
+
+/// Of every arc without an owner that acts, the owner that was lost last.
+fn awaited(space: &Space) -> BTreeSet<SocketAddr> {
+    let table = Table::new(space);
+    let dark = table.arcs().iter().filter(|arc| arc.readers.is_empty());
+    let lost_last = dark.filter_map(|arc| {
+        let owners = arc.owners.iter().map(|&index| space.member(index));
+        owners.max_by_key(|member| match member.state {
+            MemberState::Active => 0,
+            MemberState::Fault { order } | MemberState::Returned { order } => order,
+        })
+    });
+    lost_last.map(|member| member.address).collect()
 }
 
 fn progress_value(progress: &Progress) -> Value {
@@ -116,4 +154,32 @@ fn progress_value(progress: &Progress) -> Value {
         "bytes_sent": progress.bytes_sent,
         "bytes_left": progress.bytes_left,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_cluster::{Incarnation, Job, Member, SpaceNumber};
+
+    #[test]
+    fn a_job_without_any_owner_names_who_was_lost_last() {
+        let member = |port: u16, state| Member {
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            incarnation: Incarnation(u128::from(port)),
+            state,
+        };
+        let lost = |order| MemberState::Fault { order };
+        let mut space = Space::empty(Default::default(), SpaceNumber(9));
+        space.job = Some(Job { full: false, paused: false, rate: 0 });
+        space.members = vec![
+            member(8000, lost(1)),
+            member(8001, lost(3)),
+            member(8002, lost(2)),
+            member(8003, MemberState::Active),
+        ];
+        (space.rhs, space.whs) = (vec![0, 1, 2], vec![1, 2, 3]);
+        assert_eq!(awaited(&space), BTreeSet::from([space.members[1].address]));
+        space.members[2].state = MemberState::Active;
+        assert!(awaited(&space).is_empty(), "one that acts has it all");
+    }
 }

@@ -3,10 +3,10 @@
 use super::job::JobView;
 use super::voters;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, note};
 use crate::store::{shown, tool};
-use kumo_cluster::Standing;
 use kumo_cluster::control::Stat;
+use kumo_cluster::{MemberState, ServerId, Standing};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     })?;
     // Not part of the seed's block.
     if let Some(hint) = foreign_hint(&stat, manager) {
-        eprintln!("kumoctl: {hint}");
+        note(format!("kumoctl: {hint}"));
     }
     Ok(())
 }
@@ -66,9 +66,15 @@ pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
     stat.space.places().into_iter().map(|(address, place)| (address, shown(address, place))).collect()
 }
 
-/// Those that are there and not in the hash space, or in it as fault. (Seed 000, 3.1)
+/// Those that are there and not in the hash space, or in it as fault. (Seed 000, 3.1) Not one that was given up and has
+/// not begun its next life: that is what can be attached.
 fn not_attached(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>) -> BTreeSet<SocketAddr> {
-    let connected = stat.servers.iter().filter(|server| server.connected).map(|server| server.server.address);
+    let is_given_up = |server: ServerId| {
+        let member = stat.space.index_of(server).map(|index| stat.space.member(index).state);
+        matches!(member, Some(MemberState::Fault { .. }))
+    };
+    let connected = stat.servers.iter().filter(|server| server.connected).map(|server| server.server);
+    let connected = connected.filter(|&server| !is_given_up(server)).map(|server| server.address);
     let is_active = |address: &SocketAddr| attached.get(address).is_some_and(|one| one.state == "active");
     connected.filter(|address| !is_active(address)).collect()
 }
@@ -98,7 +104,11 @@ fn more(stat: &Stat) -> String {
             servers.iter().for_each(|server| text += &format!("  {server}\n"));
         }
     }
-    text += &format!("replace:\n  {}\n", JobView::of(stat).map_or("none".to_owned(), |job| job.line()));
+    let job = JobView::of(stat);
+    text += &format!("replace:\n  {}\n", job.as_ref().map_or("none".to_owned(), JobView::line));
+    if let Some(hindrance) = job.and_then(|job| job.hindrance()) {
+        text += &format!("  {hindrance}\n");
+    }
     text
 }
 
@@ -141,9 +151,7 @@ fn strings<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Vec<Strin
 mod tests {
     use super::*;
     use kumo_cluster::control::ServerStat;
-    use kumo_cluster::{
-        Clock, Incarnation, Member, MemberState, Progress, ServerId, Space, SpaceNumber, Usage,
-    };
+    use kumo_cluster::{Clock, Incarnation, Member, Progress, Space, SpaceNumber, Usage};
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
@@ -179,7 +187,8 @@ mod tests {
         (space.rhs, space.whs) = (vec![0, 1], vec![0, 1]);
         let stat = Stat {
             space,
-            servers: vec![heard(8000), heard(8002)],
+            // 8001 went on after it was given up, and does not know yet.
+            servers: vec![heard(8000), heard(8001), heard(8002)],
             auto_replace: false,
             attach_wanted: Vec::new(),
             detach_wanted: Vec::new(),

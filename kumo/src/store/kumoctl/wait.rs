@@ -2,11 +2,11 @@
 
 use super::job::JobView;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, is_dumb, note};
 use crate::store::{shown, tool};
 use indicatif::{ProgressBar, ProgressStyle};
-use kumo_cluster::SpaceNumber;
 use kumo_cluster::control::Stat;
+use kumo_cluster::{Progress, SpaceNumber};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -28,12 +28,13 @@ pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
                 managers.truncate(1);
                 managers.extend(&stat.managers);
                 match watch.look(&stat) {
-                    Seen::Moving(line, percent) => display.show(&line, percent),
+                    Seen::Moving { line, percent, news } => {
+                        news.iter().for_each(|news| display.say(news));
+                        display.show(&line, percent);
+                    }
                     Seen::Done => {
                         display.end();
-                        let took = watch.began.elapsed();
-                        let text = || format!("done in {}", shown::duration(took));
-                        return out.result(json!({ "done": true, "seconds": took.as_secs_f64() }), text);
+                        return watch.report(&out);
                     }
                     Seen::Cancelled => {
                         display.end();
@@ -54,8 +55,13 @@ pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
 }
 
 enum Seen {
-    /// A line that says how far, and the percentage.
-    Moving(String, f64),
+    Moving {
+        /// Says how far.
+        line: String,
+        percent: f64,
+        /// Why it does not go on; said once.
+        news: Option<String>,
+    },
     Done,
     Cancelled,
 }
@@ -67,11 +73,21 @@ struct Watch {
     job: Option<SpaceNumber>,
     /// When how many bytes had been sent, over the last few seconds.
     sent: VecDeque<(Instant, u64)>,
+    /// What had been sent when it was looked at last.
+    moved: Progress,
+    /// Why it does not go on was said.
+    hindered: bool,
 }
 
 impl Watch {
     fn new() -> Watch {
-        Watch { began: Instant::now(), job: None, sent: VecDeque::new() }
+        Watch {
+            began: Instant::now(),
+            job: None,
+            sent: VecDeque::new(),
+            moved: Progress::default(),
+            hindered: false,
+        }
     }
 
     fn look(&mut self, stat: &Stat) -> Seen {
@@ -87,15 +103,38 @@ impl Watch {
         }
     }
 
+    fn report(&self, out: &Out) -> Result<(), Failure> {
+        let (took, moved) = (self.began.elapsed(), &self.moved);
+        let value = json!({
+            "done": true,
+            "seconds": took.as_secs_f64(),
+            "records_sent": moved.records_sent,
+            "bytes_sent": moved.bytes_sent,
+        });
+        out.result(value, || {
+            let sent = match moved.bytes_sent {
+                0 => String::new(),
+                // What was sent since it was looked at last is not in it.
+                bytes => format!(", about {} records, {}, sent", moved.records_sent, shown::bytes(bytes)),
+            };
+            format!("done in {}{sent}", shown::duration(took))
+        })
+    }
+
     fn moving(&mut self, view: &JobView) -> Seen {
+        self.moved = view.job.total;
+        // Once: somebody may be starting them right now.
+        let hindrance = view.hindrance();
+        let was_hindered = std::mem::replace(&mut self.hindered, hindrance.is_some());
         let mut line = view.line();
-        if let Some(rate) = self.rate(view.0.total.bytes_sent) {
+        if let Some(rate) = self.rate(view.job.total.bytes_sent) {
             line += &format!(", {}/s", shown::bytes(rate));
-            if let Some(seconds) = view.0.total.bytes_left.checked_div(rate).filter(|_| !view.0.switching) {
+            if let Some(seconds) = view.job.total.bytes_left.checked_div(rate).filter(|_| !view.job.switching)
+            {
                 line += &format!(", {} left", shown::duration(Duration::from_secs(seconds)));
             }
         }
-        Seen::Moving(line, view.0.percent())
+        Seen::Moving { line, percent: view.job.percent(), news: hindrance.filter(|_| !was_hindered) }
     }
 
     /// Bytes a second over the last seconds.
@@ -119,7 +158,7 @@ enum Display {
 
 impl Display {
     fn new() -> Display {
-        if !std::io::stderr().is_terminal() {
+        if !std::io::stderr().is_terminal() || is_dumb() {
             return Display::Lines { last: None };
         }
         let bar = ProgressBar::new(BAR_STEPS);
@@ -127,6 +166,13 @@ impl Display {
             ProgressStyle::with_template("[{bar:30}] {wide_msg}").expect("the template is well formed");
         bar.set_style(style.progress_chars("=> "));
         Display::Bar(bar)
+    }
+
+    fn say(&self, line: &str) {
+        match self {
+            Display::Bar(bar) => bar.suspend(|| note(line)),
+            Display::Lines { .. } => note(line),
+        }
     }
 
     fn show(&mut self, line: &str, percent: f64) {
@@ -138,7 +184,7 @@ impl Display {
             Display::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
                     *last = Some(Instant::now());
-                    eprintln!("{line}");
+                    note(line);
                 }
             }
         }

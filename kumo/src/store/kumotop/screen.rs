@@ -102,7 +102,7 @@ impl Screen {
         match self.now.job() {
             Some(job) => {
                 let gauge = Gauge::default()
-                    .ratio((job.0.percent() / 100.0).clamp(0.0, 1.0))
+                    .ratio((job.job.percent() / 100.0).clamp(0.0, 1.0))
                     .label(job.line())
                     .gauge_style(Style::new().fg(Color::Blue).bg(Color::Black));
                 frame.render_widget(gauge, area);
