@@ -6,6 +6,7 @@ use crate::daemon;
 use crate::failure::Failure;
 use kumo_node::log::{self, Level, Output};
 use kumo_node::store::binary_log::{self, Value};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
@@ -36,6 +37,7 @@ impl Process {
         if common.detached {
             detach::leave_session();
         }
+        allow_files();
         let output = output(common)?;
         let logs_elsewhere = matches!(output, Output::File(_) | Output::Nowhere);
         log::init(level(common), output);
@@ -143,4 +145,11 @@ fn reopen_on_hangup() -> Result<impl Future<Output = ()>, Failure> {
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     Failure::refused(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// Every connection takes a file descriptor, and shells allow few: as many as this process may have.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Who may not raise it serves as many as it may; the others wait at the door.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -162,8 +162,11 @@ impl Manager {
             return Err(Hindrance::Refused(reason.to_owned()));
         }
         if lives.is_empty() && !has_returned(space) {
-            let reason = "nothing to attach: every connected server is attached".to_owned();
-            return Err(Hindrance::Refused(reason));
+            let reason = match self.peers.connected().next() {
+                Some(_) => "nothing to attach: every connected server is attached",
+                None => "nothing to attach: no server is connected",
+            };
+            return Err(Hindrance::Refused(reason.to_owned()));
         }
         Ok(lives)
     }

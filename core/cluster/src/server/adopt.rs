@@ -28,8 +28,13 @@ impl<S: Store> Server<S> {
         }
         let me = space.index_of(self.settings.id);
         let world = World::new(space.clone(), me, self.world.as_ref(), self.settings.broken);
-        if !self.drop_leftovers(&world, effects) {
-            return self.postpone(now, space);
+        match self.drop_leftovers(&world) {
+            Ok(true) => {}
+            Ok(false) => return self.postpone(now, DROP_PAUSE_MICROS, space),
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                return self.postpone(now, FAULT_PAUSE_MICROS, space);
+            }
         }
         self.postponed = self.postponed.take().filter(|later| later.number > space.number);
         // Belonging begins with being attached: one that was only shown a space may still go elsewhere.
@@ -133,8 +138,8 @@ impl<S: Store> Server<S> {
     ///
     /// Until then the server stays in the space before, as one that has not heard of the new one: there it serves nothing of
     /// these arcs, and as they have no primary, nobody sends it anything of them.
-    fn drop_leftovers(&self, world: &World, effects: &mut Vec<ServerEffect>) -> bool {
-        let Some(before) = &self.world else { return true };
+    fn drop_leftovers(&self, world: &World) -> Result<bool, Fault> {
+        let Some(before) = &self.world else { return Ok(true) };
         let orphaned =
             |was: &&Piece| matches!(was.state, State::Catching { .. }) && before.arc(was).primary().is_none();
         let served = |piece: &&Piece| matches!(piece.state, State::Normal | State::Settling);
@@ -144,17 +149,14 @@ impl<S: Store> Server<S> {
             for piece in world.pieces[first..=last].iter().filter(served) {
                 let first = was.range.first.max(piece.range.first);
                 let range = Range { first, last: was.range.last.min(piece.range.last) };
-                match self.drop_some(range, room) {
-                    Ok(dropped) if dropped < room => room -= dropped,
-                    Ok(_all_that_one_step_may) => return false,
-                    Err(fault) => {
-                        self.store_fault(&fault, effects);
-                        return false;
-                    }
+                let dropped = self.drop_some(range, room)?;
+                if dropped == room {
+                    return Ok(false);
                 }
+                room -= dropped;
             }
         }
-        true
+        Ok(true)
     }
 
     /// How many records of the range it dropped; fewer than `count`: all there were.
@@ -167,15 +169,16 @@ impl<S: Store> Server<S> {
     }
 
     /// Comes back to the newest such space soon.
-    fn postpone(&mut self, now: Time, space: Space) {
+    fn postpone(&mut self, now: Time, micros: u64, space: Space) {
         if self.postponed.as_ref().is_none_or(|other| other.number < space.number) {
             self.postponed = Some(space);
         }
-        self.tick_at = self.tick_at.min(now.plus_micros(DROP_PAUSE_MICROS));
+        self.postponed_until = now.plus_micros(micros);
+        self.tick_at = self.tick_at.min(self.postponed_until);
     }
 
     pub(super) fn adopt_postponed(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
-        if let Some(space) = self.postponed.take() {
+        if let Some(space) = self.postponed.take_if(|_| now >= self.postponed_until) {
             self.adopt(now, space, effects);
         }
     }
@@ -279,3 +282,6 @@ const DROP_COUNT: usize = 1024;
 
 /// Between two such steps: requests have their turn.
 const DROP_PAUSE_MICROS: u64 = 1_000;
+
+/// After one that the store refused.
+const FAULT_PAUSE_MICROS: u64 = 1_000_000;

@@ -84,6 +84,7 @@ pub struct Server<S: Store> {
     flushes: Vec<flush::Flush>,
     /// A space that is adopted when what must not be served in it is dropped.
     postponed: Option<Space>,
+    postponed_until: Time,
     tick_at: Time,
     alive_at: Time,
     watermark_at: Option<Time>,
@@ -129,6 +130,7 @@ impl<S: Store> Server<S> {
             stranger: None,
             flushes: Vec::new(),
             postponed: None,
+            postponed_until: now,
             tick_at: now,
             alive_at: now,
             watermark_at: None,
