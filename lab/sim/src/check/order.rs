@@ -29,16 +29,20 @@ pub struct Step<A> {
 /// Whether some order of the steps explains all results.
 pub fn check<O: Object>(object: &O, start: &O::State, mut steps: Vec<Step<O::Action>>) -> Verdict {
     steps.sort_by_key(|step| step.invoked);
-    let done = vec![0; steps.len().div_ceil(64)];
-    let mut search = Search { object, steps: &steps, done, dead: HashSet::new(), placed: 0 };
-    match search.run(start) {
-        Outcome::Found => Ok(()),
-        Outcome::None => Err(explain(&steps, search.placed)),
-        Outcome::TooMuch => Err(format!(
-            "the search for an order of {} steps was given up after {STATES_MAX} states",
-            steps.len()
-        )),
+    // What perhaps happened is of use late in one history and early in another: whoever guesses wrong searches long.
+    for mixed in [false, true] {
+        let done = vec![0; steps.len().div_ceil(64)];
+        let mut search = Search { object, steps: &steps, mixed, done, dead: HashSet::new(), placed: 0 };
+        match search.run(start) {
+            Outcome::Found => return Ok(()),
+            Outcome::None => return Err(explain(&steps, search.placed)),
+            Outcome::TooMuch => {}
+        }
     }
+    Err(format!(
+        "the search for an order of {} steps was given up after {STATES_MAX} states, twice",
+        steps.len()
+    ))
 }
 
 enum Outcome {
@@ -51,6 +55,8 @@ struct Search<'a, O: Object> {
     object: &'a O,
     /// In the order they were called.
     steps: &'a [Step<O::Action>],
+    /// What perhaps happened is tried in its turn, not last.
+    mixed: bool,
     /// One bit for each step that is in the order.
     done: Vec<u64>,
     dead: HashSet<(Vec<u64>, O::State)>,
@@ -69,9 +75,12 @@ struct Place<S> {
     latest: u64,
     /// Nothing called after this may come next: it would come before a step that was over before it began.
     bound: u64,
-    /// What perhaps never happened is tried only where nothing else goes on.
+    /// What perhaps never happened is tried only where nothing else goes on, unless the search is mixed.
     unclear: bool,
     next: usize,
+    /// A step that may as well come next as later: nothing else has to be tried.
+    only: Option<usize>,
+    tried: bool,
 }
 
 impl<O: Object> Search<'_, O> {
@@ -85,6 +94,8 @@ impl<O: Object> Search<'_, O> {
             bound: 0,
             unclear: false,
             next: 0,
+            only: None,
+            tried: false,
         };
         let mut places = Vec::new();
         let mut entered = Some(begin);
@@ -92,6 +103,7 @@ impl<O: Object> Search<'_, O> {
             if let Some(mut place) = entered.take() {
                 let Some(bound) = self.bound(&mut place) else { return Outcome::Found };
                 place.bound = bound;
+                place.only = self.only(&place);
                 self.placed = self.placed.max(places.len());
                 if self.dead.len() > STATES_MAX {
                     return Outcome::TooMuch;
@@ -123,34 +135,56 @@ impl<O: Object> Search<'_, O> {
 
     /// The next order that is one step longer.
     fn further(&mut self, place: &mut Place<O::State>) -> Option<Place<O::State>> {
+        if let Some(index) = place.only {
+            let first = !std::mem::replace(&mut place.tried, true);
+            return first.then(|| self.enter(place, index, place.state.clone()));
+        }
         loop {
             let index = place.next;
             if self.steps.get(index).is_none_or(|step| step.invoked > place.bound) {
-                if place.unclear {
+                if place.unclear || self.mixed {
                     return None;
                 }
                 (place.unclear, place.next) = (true, place.first);
                 continue;
             }
             place.next += 1;
-            if !self.open(index) || self.steps[index].unclear != place.unclear {
+            let in_turn = self.mixed || self.steps[index].unclear == place.unclear;
+            if !self.open(index) || !in_turn {
                 continue;
             }
             if let Some(state) = self.after(place, index) {
-                self.done[index / 64] |= 1 << (index % 64);
-                let latest = place.latest.max(self.steps[index].invoked);
-                let (first, bound) = (place.first, place.bound);
-                return Some(Place {
-                    state,
-                    last: Some(index),
-                    first,
-                    latest,
-                    bound,
-                    unclear: false,
-                    next: first,
-                });
+                return Some(self.enter(place, index, state));
             }
         }
+    }
+
+    fn enter(&mut self, place: &Place<O::State>, index: usize, state: O::State) -> Place<O::State> {
+        self.done[index / 64] |= 1 << (index % 64);
+        let latest = place.latest.max(self.steps[index].invoked);
+        let (first, bound) = (place.first, place.bound);
+        let (unclear, only, tried) = (false, None, false);
+        Place { state, last: Some(index), first, latest, bound, unclear, next: first, only, tried }
+    }
+
+    /// A step that changes nothing here and gives its result may come next in any order that can be found from here,
+    /// unless something that perhaps happened would then come too late.
+    fn only(&self, place: &Place<O::State>) -> Option<usize> {
+        let mut over = u64::MAX;
+        for index in (place.first..self.steps.len()).filter(|&index| self.open(index)) {
+            let step = &self.steps[index];
+            if step.unclear {
+                over = over.min(step.settled.filter(|&settled| settled >= place.latest).unwrap_or(u64::MAX));
+            }
+        }
+        let reach = |index: &usize| self.steps[*index].invoked <= place.bound.min(over);
+        let fits = |index: &usize| {
+            let step = &self.steps[*index];
+            self.open(*index)
+                && !step.unclear
+                && self.object.after(&place.state, &step.action).as_ref() == Some(&place.state)
+        };
+        (place.first..self.steps.len()).take_while(reach).find(fits)
     }
 
     /// The state after that step. One that perhaps never happened is of use only when it changes something, and
