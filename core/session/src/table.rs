@@ -151,11 +151,18 @@ impl Table {
 
     /// A recovery may have lost what sessions of earlier generations were told: a lock that was granted, a request
     /// that was answered. They end before anything of the new one is executed.
+    ///
+    /// All of them leave before the application frees anything: a lock that one held must not be granted to
+    /// another whose end is already certain.
     pub fn end_earlier<A: Application>(&mut self, at: At, application: &mut A, told: &mut Vec<Told>) {
+        let mut left = Vec::new();
         while self.has_earlier(at) {
-            let Some(&session) = self.sessions.keys().next() else { return };
-            let entry = self.entry(at, session, 0);
-            self.end(entry, EndReason::Unknown, application, told);
+            let Some(&session) = self.sessions.keys().next() else { break };
+            self.leave(session, EndReason::Unknown, told);
+            left.push(session);
+        }
+        for session in left {
+            self.free(self.entry(at, session, 0), application, told);
         }
     }
 
@@ -248,14 +255,26 @@ impl Table {
         application: &mut A,
         told: &mut Vec<Told>,
     ) {
-        let Some(gone) = self.sessions.remove(&entry.session) else { return };
+        if self.leave(entry.session, reason, told) {
+            self.free(entry, application, told);
+        }
+    }
+
+    /// Takes a session out of the table. False: it is not in it.
+    fn leave(&mut self, session: SessionId, reason: EndReason, told: &mut Vec<Told>) -> bool {
+        let Some(gone) = self.sessions.remove(&session) else { return false };
         self.tokens.remove(&gone.token);
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
         }
-        self.ended.push_back(Ended { session: gone.id, token: gone.token, reason });
-        self.digest.number(gone.id.0);
-        told.push(Told::Ended { session: gone.id, reason });
+        self.ended.push_back(Ended { session, token: gone.token, reason });
+        self.digest.number(session.0);
+        told.push(Told::Ended { session, reason });
+        true
+    }
+
+    /// What a session that left held goes to others, or to nobody.
+    fn free<A: Application>(&mut self, entry: Entry, application: &mut A, told: &mut Vec<Told>) {
         let mut outcome = Outcome::default();
         application.session_ended(entry, &mut outcome);
         outcome.reply = None;
@@ -305,3 +324,71 @@ impl Table {
 pub(crate) const ENDED_MAX: usize = 1024;
 
 wire_struct!(Ended { session, token, reason });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_wire::Malformed;
+
+    /// The first session that asks holds the baton; the others are parked, and get it in their turn.
+    #[derive(Clone, Default)]
+    struct Baton {
+        line: VecDeque<(SessionId, u64)>,
+    }
+
+    impl Application for Baton {
+        type Parts = std::iter::Empty<Bytes>;
+
+        fn apply(&mut self, entry: Entry, _: Bytes, outcome: &mut Outcome) {
+            outcome.reply = self.line.is_empty().then(Bytes::new);
+            self.line.push_back((entry.session, entry.number));
+        }
+        fn cancel(&mut self, _: Entry, _: u64, _: &mut Outcome) -> bool {
+            false
+        }
+        fn session_ended(&mut self, entry: Entry, outcome: &mut Outcome) {
+            let before = self.line.front().copied();
+            self.line.retain(|&(session, _)| session != entry.session);
+            let now = self.line.front().copied();
+            if let Some((session, number)) = now.filter(|_| now != before) {
+                outcome.answers.push((session, number, Bytes::new()));
+            }
+        }
+        fn read(&self, _: SessionId, query: Bytes) -> Bytes {
+            query
+        }
+        fn snapshot(&self) -> Self::Parts {
+            std::iter::empty()
+        }
+        fn restore(_: Vec<Bytes>) -> Result<Self, Malformed> {
+            Ok(Baton::default())
+        }
+    }
+
+    #[test]
+    fn a_recovery_grants_nothing_to_a_session_that_it_ends() {
+        let (mut table, mut baton) = (Table::default(), Baton::default());
+        let (time, at) = (UnixMillis(5), At { instance: Instance(1), generation: 1 });
+        for count in 1..=3 {
+            let open = LogEntry::Open { time, token: count, label: Label::default() };
+            table.execute(at, open.to_bytes(), None, &mut baton, &mut Vec::new());
+        }
+        for count in 1..=3 {
+            let request = LogEntry::Request {
+                time,
+                session: SessionId(numbered(1, count)),
+                number: 1,
+                acknowledged: 0,
+                unanswered: Vec::new(),
+                events_seen: 0,
+                ask: Ask::Command(Bytes::new()),
+            };
+            table.execute(at, request.to_bytes(), None, &mut baton, &mut Vec::new());
+        }
+        let mut told = Vec::new();
+        table.end_earlier(At { instance: Instance(2), generation: 2 }, &mut baton, &mut told);
+        let all_end = told.iter().all(|one| matches!(one, Told::Ended { .. }));
+        assert!(all_end && told.len() == 3, "{told:?}");
+        assert!(table.sessions.is_empty() && baton.line.is_empty());
+    }
+}
