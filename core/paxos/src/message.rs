@@ -40,7 +40,7 @@ pub struct Envelope {
 /// |     13 | SnapshotPart |             |                     |
 /// |     14 | Offer        | validation  | Held                |
 /// |     15 | Held         |             |                     |
-/// |     16 | Fetch        |             | Chunk               |
+/// |     16 | Fetch        |             | Chunk, TooFar       |
 /// |     17 | Chunk        | outbound    |                     |
 /// |     18 | Ask          |             | New                 |
 /// |     19 | New          |             |                     |
@@ -104,7 +104,7 @@ pub enum Message {
         entries: Vec<Proposal>,
         executed: Instance,
     },
-    /// Entries below `first` are gone here: take a snapshot.
+    /// Entries below `first`, or the bytes that were asked for, are gone here: take a snapshot.
     TooFar {
         first: Instance,
     },

@@ -441,11 +441,7 @@ impl Replica {
                 self.data.held_by(name, sender);
                 self.eager = true;
             }
-            Message::Fetch { name, offset } => {
-                if let Some((length, bytes)) = self.data.slice(&name, offset) {
-                    self.send(from, Message::Chunk { name, length, offset, bytes }, effects);
-                }
-            }
+            Message::Fetch { name, offset } => self.fetch_asked(from, name, offset, effects),
             Message::Chunk { name, length, offset, bytes } => {
                 self.chunk(now, from, name, length, offset, bytes, effects);
             }

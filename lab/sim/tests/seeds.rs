@@ -37,8 +37,10 @@ const FAILED_ONCE_PLAIN: [(u64, &str); 19] = [
 ];
 
 /// The same of runs with all kinds of clients.
-const FAILED_ONCE: [(u64, &str); 1] =
-    [(3_026_529, "a recovery ended all sessions, and granted a lock to one of them on the way")];
+const FAILED_ONCE: [(u64, &str); 2] = [
+    (3_026_529, "a recovery ended all sessions, and granted a lock to one of them on the way"),
+    (4_002_202, "a follower knew what was decided, but asked for ever for bytes that nobody had any more"),
+];
 
 #[test]
 fn what_failed_once_does_not_fail_again() {

@@ -99,6 +99,22 @@ impl Replica {
         }
     }
 
+    /// A peer wants a part of a value. One whose entry everybody here has executed is gone: whoever comes late
+    /// takes a snapshot.
+    pub(super) fn fetch_asked(
+        &mut self,
+        from: SocketAddr,
+        name: DataName,
+        offset: u32,
+        effects: &mut Vec<Effect>,
+    ) {
+        let message = match self.data.slice(&name, offset) {
+            Some((length, bytes)) => Message::Chunk { name, length, offset, bytes },
+            None => Message::TooFar { first: self.agreement.log().first() },
+        };
+        self.send(from, message, effects);
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(super) fn chunk(
         &mut self,

@@ -89,10 +89,18 @@ impl Replica {
     }
 
     pub(super) fn too_far(&mut self, from: SocketAddr, effects: &mut Vec<Effect>) {
-        if self.catching.snapshot.is_some() || self.catching.asked.is_none_or(|(donor, _)| donor != from) {
-            return;
+        let asked = self.catching.asked.is_some_and(|(donor, _)| donor == from);
+        if self.catching.snapshot.is_none() && (asked || self.is_gone(from)) {
+            self.take_snapshot(from, effects);
         }
-        self.take_snapshot(from, effects);
+    }
+
+    /// Whether the bytes of the next entry were asked of a peer that has executed it: it had them, and never will
+    /// again.
+    fn is_gone(&self, peer: SocketAddr) -> bool {
+        let Some((next, Value::Large { name, .. })) = self.agreement.executable() else { return false };
+        let executed = self.links.get(peer).is_some_and(|link| link.executed >= next);
+        executed && self.data.source(name) == Some(peer)
     }
 
     pub(super) fn take_snapshot(&mut self, from: SocketAddr, effects: &mut Vec<Effect>) {

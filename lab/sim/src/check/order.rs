@@ -4,7 +4,7 @@
 use super::Verdict;
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What the steps are made on: a register, or a whole tree.
 pub trait Object {
@@ -59,7 +59,8 @@ struct Search<'a, O: Object> {
     mixed: bool,
     /// One bit for each step that is in the order.
     done: Vec<u64>,
-    dead: HashSet<(Vec<u64>, O::State)>,
+    /// Fingerprints of the places seen: two that differ do not share 128 bits.
+    dead: HashSet<u128>,
     /// The most steps that could be put into order, for the explanation.
     placed: usize,
 }
@@ -108,7 +109,7 @@ impl<O: Object> Search<'_, O> {
                 if self.dead.len() > STATES_MAX {
                     return Outcome::TooMuch;
                 }
-                match self.dead.insert((self.done.clone(), place.state.clone())) {
+                match self.dead.insert(self.fingerprint(&place.state)) {
                     true => places.push(place),
                     false => self.take_back(&place),
                 }
@@ -120,6 +121,15 @@ impl<O: Object> Search<'_, O> {
                 self.take_back(&place);
             }
         }
+    }
+
+    fn fingerprint(&self, state: &O::State) -> u128 {
+        let half = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, &self.done, state).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        half(0) << 64 | half(1)
     }
 
     /// When the first is over of the steps that must still come; `None`: all are in the order.
@@ -222,5 +232,5 @@ fn explain<A: Debug>(steps: &[Step<A>], placed: usize) -> String {
     text
 }
 
-/// States visited before the search is given up: some hundred megabytes, never seen in a run.
-const STATES_MAX: usize = 500_000;
+/// States visited before the search is given up: some ten megabytes.
+const STATES_MAX: usize = 2_000_000;
