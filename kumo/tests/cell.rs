@@ -3,9 +3,10 @@
 mod support;
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use support::{Cell, KUMO, assert_status, ends, eventually, free_addresses, signal};
 
 #[test]
@@ -56,32 +57,94 @@ fn operators_orders_are_carried_out_or_refused() {
 fn a_replica_is_added_promoted_and_removed() {
     let cell = Cell::up();
     let added = free_addresses(1)[0].to_string();
-    let mut peers: Vec<&str> = Vec::new();
-    for member in cell.members.split(',') {
-        peers.extend(["-p", member]);
-    }
-    let mut replica = Command::new(KUMO)
+    let mut replica = join(&cell, &added, &[]);
+    // It must be connected before it can be a member.
+    eventually("it is taken in", || cell.kumo(&["cell", "add", &added]).status.success().then_some(()));
+    assert_eq!(find(&cell, &added, "role"), Some("extension".into()));
+    eventually("it has caught up", || cell.kumo(&["cell", "promote", &added]).status.success().then_some(()));
+    eventually("it votes", || (find(&cell, &added, "state") == Some("voting".into())).then_some(()));
+    assert_eq!(cell.json(&["cell", "remove", &added]), json!({ "done": "change" }));
+    eventually("it is gone", || find(&cell, &added, "role").is_none().then_some(()));
+    ends(&mut replica);
+}
+
+#[test]
+fn a_voter_is_replaced_by_an_extension_that_joined_by_itself() {
+    let cell = Cell::up();
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/kept"], b"still"), 0);
+    let new = free_addresses(1)[0].to_string();
+    let mut replica = join(&cell, &new, &["--extension", "-u", "50"]);
+    eventually("it follows", || (find(&cell, &new, "role") == Some("extension".into())).then_some(()));
+    // Reads may be asked of it alone.
+    eventually("it answers", || {
+        let output = Command::new(KUMO).args(["--cell", &new, "fs", "cat", "/kept"]).output().unwrap();
+        (output.status.success() && output.stdout == b"still").then_some(())
+    });
+    let error = cell.fails(&["cell", "add", &new], 1);
+    assert!(error.contains("member already"), "{error}");
+    let master = cell.json(&["cell", "wait"])["master"].as_str().unwrap().to_owned();
+    let old = cell.members.split(',').find(|member| **member != master).unwrap().to_owned();
+    cell.fails(&["cell", "replace", "127.0.0.1:1", &new], 1);
+    eventually("it takes the place", || {
+        cell.kumo(&["cell", "replace", &old, &new]).status.success().then_some(())
+    });
+    eventually("it votes", || (find(&cell, &new, "state") == Some("voting".into())).then_some(()));
+    assert_eq!(find(&cell, &new, "role"), Some("core".into()));
+    eventually("the old one is gone", || find(&cell, &old, "role").is_none().then_some(()));
+    assert_eq!(cell.json(&["cell", "status"])["replicas"].as_array().unwrap().len(), 3);
+    assert_eq!(cell.done(&["fs", "cat", "/kept"]), b"still");
+    signal(replica.id(), Signal::TERM);
+    ends(&mut replica);
+}
+
+#[test]
+fn a_snapshot_is_written_when_it_is_ordered() {
+    let folder = std::env::temp_dir().join(format!("kumo-snapshot-{}", std::process::id()));
+    let cell = Cell::up_with(&["--data", folder.to_str().unwrap()]);
+    assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/x"], b"1"), 0);
+    let snapshots = || {
+        let mut found = Vec::new();
+        let mut folders = vec![folder.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false => found.push(entry.path()),
+                }
+            }
+        }
+        found.retain(|path| path.file_name().unwrap().to_str().unwrap().contains("snapshot"));
+        found.len()
+    };
+    let before = snapshots();
+    assert_eq!(cell.json(&["cell", "snapshot"]), json!({ "done": "snapshot" }));
+    eventually("there is one more", || (snapshots() > before).then_some(()));
+    drop(cell);
+    std::fs::remove_dir_all(&folder).unwrap();
+    // One that keeps nothing says so.
+    Cell::up().fails(&["cell", "snapshot"], 1);
+}
+
+/// A replica that dials all members of the cell.
+fn join(cell: &Cell, address: &str, options: &[&str]) -> Child {
+    let peers = cell.members.split(',').flat_map(|member| ["-p", member]);
+    Command::new(KUMO)
         .arg0("kumo-cell")
-        .args(["-l", &added, "--exit-on-stdin-eof", "--log-level", "error"])
+        .args(["-l", address, "--exit-on-stdin-eof", "--log-level", "error"])
+        .args(options)
         .args(peers)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap();
-    // It must be connected before it can be a member.
-    eventually("it is taken in", || cell.kumo(&["cell", "add", &added]).status.success().then_some(()));
-    let find = |field: &str| {
-        let status = cell.json(&["cell", "status"]);
-        let replicas = status["replicas"].as_array().unwrap().clone();
-        replicas.into_iter().find(|one| one["address"] == added).map(|one| one[field].clone())
-    };
-    assert_eq!(find("role"), Some("extension".into()));
-    eventually("it has caught up", || cell.kumo(&["cell", "promote", &added]).status.success().then_some(()));
-    eventually("it votes", || (find("state") == Some("voting".into())).then_some(()));
-    cell.done(&["cell", "remove", &added]);
-    eventually("it is gone", || find("role").is_none().then_some(()));
-    ends(&mut replica);
+        .unwrap()
+}
+
+/// What status says of one replica.
+fn find(cell: &Cell, address: &str, field: &str) -> Option<Value> {
+    let status = cell.json(&["cell", "status"]);
+    let replicas = status["replicas"].as_array().unwrap().clone();
+    replicas.into_iter().find(|one| one["address"] == address).map(|one| one[field].clone())
 }
 
 #[test]
@@ -105,10 +168,18 @@ fn a_cell_goes_on_without_one_replica_and_stops_without_two() {
     assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/x"], b"1"), 0);
     signal(cell.pids[0], Signal::KILL);
     assert_status(&["put"], &cell.kumo_with(&["fs", "put", "/x"], b"2"), 0);
+    let lost = cell.members.split(',').next().unwrap().to_owned();
+    eventually("it is seen to be down", || {
+        (find(&cell, &lost, "state") == Some("down".into())).then_some(())
+    });
+    cell.fails(&["cell", "wait", "--voting", "--timeout", "0.5"], 3);
     signal(cell.pids[1], Signal::KILL);
     cell.fails(&["fs", "put", "/x", "--patience", "2"], 5);
     let status = cell.kumo(&["cell", "status", "--format", "json"]);
     assert_status(&["status"], &status, 5);
+    let known: Value = serde_json::from_slice(&status.stdout).expect("what is known is printed");
+    assert_eq!(known["master"], Value::Null);
+    cell.fails(&["cell", "wait", "--timeout", "0.5"], 5);
     signal(cell.pids[2], Signal::KILL);
     cell.fails(&["fs", "cat", "/x", "--patience", "0.5"], 4);
 }

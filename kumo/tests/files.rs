@@ -2,7 +2,7 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Cell, assert_status};
 
 #[test]
@@ -54,6 +54,30 @@ fn files_and_directories_by_command() {
     let members =
         format!("no-0123456789-0123456789-0123456789-0123456789-0123456789-0123456789,{}", cell.members);
     cell.done(&["--cell", &members, "fs", "ls"]);
+}
+
+#[test]
+fn what_was_done_is_told_in_json() {
+    let cell = Cell::up();
+    assert_eq!(cell.json(&["fs", "mkdir", "/d"]), json!({ "created": "/d" }));
+    let written = cell.json(&["fs", "append", "/d/file", "/dev/null"]);
+    assert_eq!(
+        (&written["path"], &written["count"], &written["length"]),
+        (&json!("/d/file"), &json!(0), &json!(0))
+    );
+    assert!(written["version"].is_u64());
+    assert_eq!(cell.json(&["fs", "mv", "/d/file", "/moved"]), json!({ "from": "/d/file", "to": "/moved" }));
+    assert_eq!(cell.json(&["fs", "rm", "/moved"]), json!({ "deleted": "/moved" }));
+    assert_eq!(cell.json(&["fs", "rmdir", "/d"]), json!({ "deleted": "/d" }));
+    let posted = cell.kumo_with(&["queue", "post", "q", "--format", "json"], b"word");
+    let posted: Value = serde_json::from_slice(&posted.stdout).unwrap();
+    assert_eq!(posted, json!({ "queue": "q", "length": 4 }));
+    let id = cell.json(&["queue", "peek", "q"])["id"].clone();
+    assert_eq!(cell.json(&["queue", "delete", "q", &id.to_string()]), json!({ "queue": "q", "deleted": id }));
+    assert_status(&["post"], &cell.kumo_with(&["queue", "post", "q"], b"next"), 0);
+    let taken = cell.json(&["queue", "wait", "q"]);
+    assert_eq!((&taken["queue"], &taken["data"]), (&json!("q"), &json!("next")));
+    assert_eq!(cell.json(&["cell", "transfer"]), json!({ "done": "transfer" }));
 }
 
 #[test]

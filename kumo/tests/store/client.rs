@@ -28,6 +28,16 @@ impl Client {
         }
     }
 
+    /// Whether it was stored, because it was not there.
+    pub fn add(&mut self, key: &str, value: &str) -> io::Result<bool> {
+        let line = self.ask(&format!("add {key} 0 0 {}\r\n{value}\r\n", value.len()))?;
+        match &line[..] {
+            "STORED" => Ok(true),
+            "NOT_STORED" => Ok(false),
+            _ => Err(Error::other(line)),
+        }
+    }
+
     /// `None`: it is not there.
     pub fn get(&mut self, key: &str) -> io::Result<Option<String>> {
         let line = self.ask(&format!("get {key}\r\n"))?;
@@ -51,6 +61,16 @@ impl Client {
         match &line[..] {
             "NOT_FOUND" => Ok(None),
             digits => digits.parse().map(Some).map_err(|_| Error::other(line)),
+        }
+    }
+
+    /// Whether there was something to delete; an error is an unknown outcome.
+    pub fn delete(&mut self, key: &str) -> io::Result<bool> {
+        let line = self.ask(&format!("delete {key}\r\n"))?;
+        match &line[..] {
+            "DELETED" => Ok(true),
+            "NOT_FOUND" => Ok(false),
+            _ => Err(Error::other(line)),
         }
     }
 

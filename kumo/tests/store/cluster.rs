@@ -136,10 +136,6 @@ impl Cluster {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("one line of JSON"))
     }
 
-    pub fn stat(&self) -> Value {
-        until("the managers answer", || self.try_stat())
-    }
-
     /// What `stat` says of a server that is attached.
     pub fn state(&self, server: usize) -> Option<String> {
         let address = self.servers[server].address.to_string();

@@ -1,7 +1,8 @@
-//! [`Load`]: clients that set, get and count all the time, and judge everything they read.
+//! [`Load`]: clients that set, get, delete and count all the time, and judge everything they read.
 //!
-//! Every key belongs to one client, so at any moment the client knows which values the key may have: the last one
-//! acknowledged, or one whose outcome it was not told and that was not seen yet.
+//! Every key but one belongs to one client, so at any moment the client knows which values the key may have: the last
+//! one acknowledged, or one whose outcome it was not told and that was not seen yet. One counter belongs to all: nobody
+//! is given a number of it twice.
 
 use crate::client::Client;
 use crate::cluster::{Cluster, until};
@@ -25,12 +26,15 @@ struct Shared {
     stop: AtomicBool,
     acknowledged: AtomicU64,
     failed: AtomicU64,
+    /// Of the counter of all, as of a client's own.
+    together: Mutex<Counter>,
     /// What is going on, and the longest time that a request took meanwhile.
     phases: Mutex<Vec<(String, Duration)>>,
 }
 
 /// What a load left, and what must be found of it.
 pub struct Tally {
+    shared: Arc<Shared>,
     workers: Vec<Worker>,
     operations: u64,
     failed: u64,
@@ -46,6 +50,7 @@ impl Load {
             stop: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            together: Mutex::default(),
             phases,
         });
         let start = |number| {
@@ -76,6 +81,7 @@ impl Load {
             self.workers.into_iter().map(|worker| worker.join().expect("nothing was wrong")).collect();
         let phases = self.shared.phases.lock().unwrap().clone();
         let mut tally = Tally {
+            shared: self.shared.clone(),
             workers,
             operations: self.shared.acknowledged.load(Ordering::SeqCst),
             failed: self.shared.failed.load(Ordering::SeqCst),
@@ -90,6 +96,15 @@ impl Load {
 impl Tally {
     /// Every key has a value that it may have.
     pub fn verify(&mut self) {
+        let mut client = Client::open(self.shared.gateway).expect("the gateway is there");
+        let value = until("the counter of all can be read", || client.get(TOGETHER).ok());
+        let value = value.expect("the counter of all is there").trim().parse().expect("a number");
+        self.shared.together.lock().unwrap().read(TOGETHER, value);
+        let mut given: Vec<u64> = self.workers.iter().flat_map(|worker| worker.given.clone()).collect();
+        let all = given.len();
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!(given.len(), all, "no number of {TOGETHER} was given to two");
         for worker in &mut self.workers {
             let mut client = Client::open(worker.shared.gateway).expect("the gateway is there");
             for key in 0..KEYS {
@@ -127,6 +142,8 @@ struct Worker {
     shared: Arc<Shared>,
     keys: Vec<Register>,
     counter: Counter,
+    /// What it was given of the counter of all.
+    given: Vec<u64>,
     random: u64,
 }
 
@@ -134,7 +151,7 @@ impl Worker {
     fn new(number: usize, shared: Arc<Shared>) -> Worker {
         let keys = vec![Register::default(); KEYS];
         let random = 0x9E37_79B9_7F4A_7C15 ^ (number as u64 + 1);
-        Worker { number, shared, keys, counter: Counter::default(), random }
+        Worker { number, shared, keys, counter: Counter::default(), given: Vec::new(), random }
     }
 
     fn key(&self, key: usize) -> String {
@@ -148,6 +165,7 @@ impl Worker {
     fn run(mut self) -> Worker {
         let mut client = self.client();
         until("the counter begins", || client.set(&self.counter_key(), "0").ok());
+        until("the counter of all is there", || client.add(TOGETHER, "0").ok());
         while !self.shared.stop.load(Ordering::SeqCst) {
             let began = Instant::now();
             match self.operate(&mut client) {
@@ -188,9 +206,26 @@ impl Worker {
                     Err(error) => return Err(error),
                 }
             }
-            4..=7 => {
+            4..=6 => {
                 let value = client.get(&key)?;
                 self.keys[index].read(&key, value.as_deref());
+            }
+            7 => {
+                self.keys[index].deletes += 1;
+                let was_there = client.delete(&key)?;
+                self.keys[index].deleted(&key, was_there);
+            }
+            8 => {
+                self.shared.together.lock().unwrap().unknown += 1;
+                let number = client.increment(TOGETHER)?.expect("a counter is never lost");
+                let mut together = self.shared.together.lock().unwrap();
+                together.unknown -= 1;
+                together.acknowledged += 1;
+                assert!(
+                    self.given.last().is_none_or(|last| *last < number),
+                    "{TOGETHER} went back to {number}"
+                );
+                self.given.push(number);
             }
             _ => {
                 let key = self.counter_key();
@@ -205,13 +240,15 @@ impl Worker {
     }
 }
 
-/// What one key may hold. A set without an answer may take effect at any time, once.
+/// What one key may hold. A set or a delete without an answer may take effect at any time, once.
 #[derive(Clone, Default)]
 struct Register {
     sent: u64,
     /// 0 is no value.
     now: u64,
     unknown: BTreeSet<u64>,
+    /// Without a known outcome.
+    deletes: u64,
 }
 
 impl Register {
@@ -227,12 +264,32 @@ impl Register {
     }
 
     fn read(&mut self, key: &str, value: Option<&str>) {
-        let found = value.map_or(0, |value| value.parse().expect("values are numbers"));
+        let found: u64 = value.map_or(0, |value| value.parse().expect("values are numbers"));
+        if found == 0 && self.now != 0 && self.deletes > 0 {
+            self.deletes -= 1;
+            self.now = 0;
+        }
         if found != self.now {
             let seen = self.unknown.remove(&found);
             assert!(seen, "{key} is {found}, not {} or one of {:?}", self.now, self.unknown);
             self.now = found;
         }
+    }
+
+    /// A delete was answered. That there was nothing is true only of a key that may be without a value.
+    fn deleted(&mut self, key: &str, was_there: bool) {
+        self.deletes -= 1;
+        match was_there {
+            true => {
+                let some = self.now != 0 || !self.unknown.is_empty();
+                assert!(some, "{key} was deleted, but it had no value");
+            }
+            false => {
+                let none = self.now == 0 || self.deletes > 0;
+                assert!(none, "{key} is {}, but a delete found nothing", self.now);
+            }
+        }
+        self.now = 0;
     }
 }
 
@@ -256,6 +313,8 @@ impl Counter {
 
 /// Enough for 500 operations a second where a machine allows it.
 const WORKERS: usize = 8;
+/// The counter of all clients.
+const TOGETHER: &str = "count-together";
 const KEYS: usize = 50;
 
 const FAILURES_SHOWN: u64 = 20;
