@@ -9,6 +9,7 @@ use kumo_link::{GatewayLink, Told, clock};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// A call that is to be made.
@@ -45,7 +46,7 @@ impl Carrier {
         noise: u64,
     ) {
         let mut carrier = Carrier {
-            link: GatewayLink::new(settings, managers, Hub::default(), noise, clock::now()),
+            link: GatewayLink::new(settings, managers, Hub::new(DIAL_FOR), noise, clock::now()),
             orders,
             batch: Vec::new(),
             waiters: Vec::new(),
@@ -138,3 +139,6 @@ impl Carrier {
 
 /// Calls taken up in one turn.
 const ORDERS_TAKEN_MAX: usize = 256;
+
+/// How long a dial may take before the next is tried.
+const DIAL_FOR: Duration = Duration::from_secs(2);

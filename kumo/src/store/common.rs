@@ -29,7 +29,8 @@ pub struct Common {
     /// How long one try to connect may take (-Ys); instead of steps
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub connect_timeout: Option<Duration>,
-    /// Tries to connect after which a node is lost (-Yn)
+    /// Tries to connect that a silent node is given before a manager takes it for lost (-Yn); servers and gateways
+    /// leave that to the managers
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub connect_retry_limit: u32,
     /// Steps that one try to connect may take
@@ -63,6 +64,11 @@ impl Common {
                 (steps.ceil() as u32).clamp(1, 1000)
             }
         }
+    }
+
+    /// How long one try to connect may take.
+    pub fn dial_for(&self) -> Duration {
+        self.clock_interval * self.steps()
     }
 
     /// Every worker reads and writes: the seed's two numbers mean one.

@@ -111,6 +111,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         early_delete: gateway.async_replicate_delete,
         spread_reads: gateway.spread_reads,
         keepalive: gateway.common.keep_alive_interval,
+        dial_for: gateway.common.dial_for(),
         key_prefix: gateway.key_prefix.clone().into_bytes(),
         value_bytes_max: gateway.max_value as usize,
         connections_max: gateway.max_connections as usize,

@@ -98,6 +98,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
         copies_min: usize::from(server.min_copies),
         tombstone_age_min: server.garbage_min_time,
         keepalive: server.common.keep_alive_interval,
+        dial_for: server.common.dial_for(),
         value_bytes_max: server.max_value as usize,
         connections_max: CONNECTIONS_MAX,
         http: server.http.config(http::SERVER_PORT)?,

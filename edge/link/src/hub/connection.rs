@@ -58,9 +58,9 @@ enum Socket {
 }
 
 impl Connection {
-    pub fn dialling(address: SocketAddr, signal: Arc<Signal>) -> Connection {
+    pub fn dialling(address: SocketAddr, dial_for: Duration, signal: Arc<Signal>) -> Connection {
         let dial = async move {
-            match tokio::time::timeout(DIAL_MAX, TcpStream::connect(address)).await {
+            match tokio::time::timeout(dial_for, TcpStream::connect(address)).await {
                 Ok(connected) => connected,
                 Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the dial")),
             }
@@ -198,9 +198,6 @@ impl Connection {
         !self.outbox.is_empty()
     }
 }
-
-/// How long a dial may take before the next is tried.
-const DIAL_MAX: Duration = Duration::from_secs(2);
 
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 

@@ -24,9 +24,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
 
 /// The sockets of a process.
-#[derive(Default)]
 pub struct Hub {
     ready: Arc<ReadyList>,
+    /// How long a dial may take.
+    dial_for: Duration,
     /// With each: connections of this hub beyond which it refuses.
     listeners: Vec<(TcpListener, usize)>,
     slots: Vec<Slot>,
@@ -62,6 +63,21 @@ pub enum Happening {
 }
 
 impl Hub {
+    pub fn new(dial_for: Duration) -> Hub {
+        Hub {
+            ready: Arc::default(),
+            dial_for,
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            clients: 0,
+            dirty: Vec::new(),
+            woken: Vec::new(),
+            accept_after: Time::default(),
+        }
+    }
+
     /// Accepts connections on that socket from now on, as long as there are fewer than so many.
     pub fn listen(&mut self, listener: TcpListener, connections_max: usize) {
         self.listeners.push((listener, connections_max));
@@ -89,7 +105,8 @@ impl Hub {
 
     /// Begins to dial; it ends in `Dialled` or `Closed`.
     pub fn dial(&mut self, address: SocketAddr) -> ConnectionId {
-        self.insert(|signal| Connection::dialling(address, signal))
+        let dial_for = self.dial_for;
+        self.insert(|signal| Connection::dialling(address, dial_for, signal))
     }
 
     /// Accepts, dials on and reads, as far as it can be done now.

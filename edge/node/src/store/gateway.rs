@@ -37,6 +37,8 @@ pub struct GatewayConfig {
     pub early_delete: bool,
     pub spread_reads: bool,
     pub keepalive: Duration,
+    /// How long one try to connect may take.
+    pub dial_for: Duration,
     pub key_prefix: Vec<u8>,
     pub value_bytes_max: usize,
     /// Of all workers together.

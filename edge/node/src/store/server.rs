@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub copies_min: usize,
     pub tombstone_age_min: Duration,
     pub keepalive: Duration,
+    /// How long one try to connect may take.
+    pub dial_for: Duration,
     pub value_bytes_max: usize,
     pub connections_max: usize,
     /// What can be scraped; none: nothing.
@@ -102,7 +104,7 @@ impl ServerNode {
         let (kept, incarnation) = Kept::begin(&engine)?;
         let id = ServerId { address, incarnation };
         let me = Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) };
-        let mut hub = Hub::default();
+        let mut hub = Hub::new(config.dial_for);
         hub.listen(listener, config.connections_max);
         let mut post = Post::new(hub, me, entropy::draw()? as u64);
         let now = clock::now();

@@ -50,7 +50,8 @@ impl Worker {
     ) -> Result<Worker, NodeError> {
         let config = &shared.config;
         let noise = entropy::draw()? as u64;
-        let link = GatewayLink::new(settings(config)?, &config.managers, Hub::default(), noise, clock::now());
+        let hub = Hub::new(config.dial_for);
+        let link = GatewayLink::new(settings(config)?, &config.managers, hub, noise, clock::now());
         let metrics = shared.metrics.workers()[number].clone();
         Ok(Worker {
             link,

@@ -7,8 +7,10 @@ use clap::Subcommand;
 use kumo_cluster::control::{ControlRequest, JobStat, Stat};
 use kumo_cluster::{MemberState, Progress, Space, Table};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Subcommand, Clone, Debug)]
 pub enum JobOrder {
@@ -43,9 +45,18 @@ pub async fn run(manager: SocketAddr, order: JobOrder, out: Out) -> Result<(), F
     out.result(json!({ "done": true }), String::new)
 }
 
+/// Looks twice, because a rate is what happens in between.
 async fn show(manager: SocketAddr, out: Out) -> Result<(), Failure> {
-    let stat = tool::stat(&[manager]).await?;
-    let job = JobView::of(&stat);
+    let mut job = JobView::of(&tool::stat(&[manager]).await?);
+    if let Some(before) = &job {
+        let began = Instant::now();
+        tokio::time::sleep(RATE_INTERVAL).await;
+        // One that has ended meanwhile is shown as it was.
+        if let Some(mut now) = JobView::of(&tool::stat(&[manager]).await?) {
+            now.measure(&before.job, began.elapsed());
+            job = Some(now);
+        }
+    }
     out.result(json!({ "job": job.as_ref().map(JobView::value) }), || match &job {
         Some(job) => {
             let hindrance = job.hindrance().map(|hindrance| hindrance + "\n").unwrap_or_default();
@@ -60,13 +71,35 @@ pub struct JobView {
     pub job: JobStat,
     /// Lost servers without which it cannot go on: of some keys they alone have all that was acknowledged.
     awaited: BTreeSet<SocketAddr>,
+    /// Bytes a second that servers send, where that was measured.
+    rates: BTreeMap<SocketAddr, u64>,
 }
 
 impl JobView {
     pub fn of(stat: &Stat) -> Option<JobView> {
         let job = stat.job()?;
         let awaited = if job.switching { BTreeSet::new() } else { awaited(&stat.space) };
-        Some(JobView { job, awaited })
+        Some(JobView { job, awaited, rates: BTreeMap::new() })
+    }
+
+    /// Takes the rates from how far it was that long ago.
+    fn measure(&mut self, before: &JobStat, since: Duration) {
+        let earlier: BTreeMap<SocketAddr, u64> =
+            before.servers.iter().map(|(address, one)| (*address, one.bytes_sent)).collect();
+        let micros = since.as_micros().max(1);
+        for (address, one) in &self.job.servers {
+            // A server that came back counts from 0 again.
+            let Some(sent) = earlier.get(address).and_then(|before| one.bytes_sent.checked_sub(*before))
+            else {
+                continue;
+            };
+            self.rates.insert(*address, (u128::from(sent) * 1_000_000 / micros) as u64);
+        }
+    }
+
+    /// Seconds until that server is done, at the rate that was measured.
+    fn seconds_left(&self, address: &SocketAddr, one: &Progress) -> Option<u64> {
+        one.bytes_left.checked_div(*self.rates.get(address)?)
     }
 
     /// What it waits for, and how to go on; nothing as long as it goes on by itself.
@@ -98,8 +131,11 @@ impl JobView {
     }
 
     fn table(&self) -> String {
-        let mut rows = vec![row([&"SERVER", &"DONE", &"RANGES", &"RECORDS", &"SENT", &"LEFT"])];
+        let mut rows =
+            vec![row([&"SERVER", &"DONE", &"RANGES", &"RECORDS", &"SENT", &"LEFT", &"RATE", &"TIME LEFT"])];
         for (address, one) in &self.job.servers {
+            let rate = self.rates.get(address).map_or("-".to_owned(), |rate| shown::bytes(*rate) + "/s");
+            let left = self.seconds_left(address, one).map(Duration::from_secs);
             rows.push(row([
                 address,
                 &format!("{:.1} %", one.percent()),
@@ -107,6 +143,8 @@ impl JobView {
                 &one.records_sent,
                 &shown::bytes(one.bytes_sent),
                 &shown::bytes(one.bytes_left),
+                &rate,
+                &left.map_or("-".to_owned(), shown::duration),
             ]));
         }
         table(&rows)
@@ -124,6 +162,8 @@ impl JobView {
         let servers = job.servers.iter().map(|(address, one)| {
             let mut server = progress_value(one);
             server["address"] = json!(address.to_string());
+            server["bytes_s"] = json!(self.rates.get(address));
+            server["seconds_left"] = json!(self.seconds_left(address, one));
             server
         });
         value["servers"] = servers.collect();
@@ -155,6 +195,9 @@ fn progress_value(progress: &Progress) -> Value {
         "bytes_left": progress.bytes_left,
     })
 }
+
+/// Long enough for some buckets to be answered, short enough to wait for.
+const RATE_INTERVAL: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
 mod tests {
