@@ -5,7 +5,7 @@ use super::Server;
 use super::judge::{Content, Says};
 use super::pendings::Pending;
 use super::world::{State, World};
-use crate::{Fault, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
+use crate::{Fault, Garbage, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;
 
@@ -16,6 +16,27 @@ pub(crate) struct Sweep {
     /// Records dropped since the last note.
     dropped: u64,
     ticks: u64,
+    /// What the last whole pass found, and this one so far.
+    garbage: Garbage,
+    counting: Garbage,
+}
+
+impl Sweep {
+    pub fn garbage(&self) -> Garbage {
+        self.garbage
+    }
+
+    /// A tombstone that stays; `due`: were it not for something else it would go.
+    fn keeps(&mut self, key: &StoreKey, age_seconds: u64, due: bool) {
+        self.counting.bytes += key.key.len() as u64 + TOMBSTONE_BYTES;
+        self.counting.age_seconds = self.counting.age_seconds.max(age_seconds);
+        self.counting.held += u64::from(due);
+    }
+
+    /// The pass is over.
+    fn ended(&mut self) {
+        self.garbage = std::mem::take(&mut self.counting);
+    }
 }
 
 impl<S: Store> Server<S> {
@@ -85,11 +106,19 @@ impl<S: Store> Server<S> {
                 (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
                     self.store.remove(key.hash, &key.key)?;
                 }
+                (_, Kind::Tombstone) => {
+                    let age = self.age_seconds(now, head.stamp);
+                    let due = self.is_due(age);
+                    self.sweep.keeps(&key, age, due);
+                }
                 (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
                     self.expire_value(now, key, effects);
                 }
-                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, _) => {}
+                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {}
             }
+        }
+        if ended {
+            self.sweep.ended();
         }
         if ended && self.sweep.dropped > 0 {
             let records = std::mem::take(&mut self.sweep.dropped);
@@ -98,13 +127,20 @@ impl<S: Store> Server<S> {
         Ok(())
     }
 
+    /// How long ago, in the cell's time, a version was stamped.
+    fn age_seconds(&self, now: Time, stamp: Stamp) -> u64 {
+        self.cell_seconds(now).saturating_sub(u64::from(stamp.clock.unix_seconds()))
+    }
+
+    fn is_due(&self, age_seconds: u64) -> bool {
+        age_seconds.saturating_mul(1_000_000) >= self.settings.tombstone_micros_min
+    }
+
     /// Rule 19.
-    fn collectable(&self, now: Time, world: &World, key: &StoreKey, stamp: crate::Stamp) -> bool {
-        let seconds = u64::from(stamp.clock.unix_seconds());
-        let age_micros = self.cell_seconds(now).saturating_sub(seconds).saturating_mul(1_000_000);
+    fn collectable(&self, now: Time, world: &World, key: &StoreKey, stamp: Stamp) -> bool {
         let quiet = world.space.settled() && world.space.job.is_none();
         (quiet || self.settings.broken.is(Mutation::CollectDuringCopy))
-            && age_micros >= self.settings.tombstone_micros_min
+            && self.is_due(self.age_seconds(now, stamp))
             && !self.dirty.contains_key(key)
             && !self.pending.contains_key(key)
     }
@@ -156,6 +192,9 @@ const SWEEP_TICKS: u64 = 2;
 
 /// Records that one step of the sweep looks at.
 const SWEEP_COUNT: usize = 1024;
+
+/// What a tombstone takes in a store's memory beside its key: its stamp, its kind, and its place in the order.
+const TOMBSTONE_BYTES: u64 = 40;
 
 /// Frames without acknowledgement are sent again after this long.
 const RESEND_MICROS: u64 = 300_000;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod disk;
+mod garbage;
 mod house;
 mod settlement;
 mod strangers;
