@@ -3,6 +3,7 @@
 mod adopt;
 mod catching;
 mod copy;
+mod expire;
 mod few;
 mod flush;
 mod ids;

@@ -2,11 +2,8 @@
 //! dropping what it does not own any more.
 
 use super::Server;
-use super::judge::{Content, Says};
-use super::pendings::Pending;
 use super::world::{State, World};
 use crate::{Fault, Garbage, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey};
-use bytes::Bytes;
 use kumo_paxos::Time;
 
 /// Where the sweep through the store is.
@@ -112,7 +109,8 @@ impl<S: Store> Server<S> {
                     self.sweep.keeps(&key, age, due);
                 }
                 (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
-                    self.expire_value(now, key, effects);
+                    // If it cannot be now, a later pass tries again.
+                    let _hindrance = self.expire_value(now, key, effects);
                 }
                 (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {}
             }
@@ -143,41 +141,6 @@ impl<S: Store> Server<S> {
             && self.is_due(self.age_seconds(now, stamp))
             && !self.dirty.contains_key(key)
             && !self.pending.contains_key(key)
-    }
-
-    /// At the primary: a value that has expired is not just said to be missing. The next primary may have another idea
-    /// of the time, and would show it again: so a tombstone is written first. True: one is on its way.
-    pub(super) fn expire_first(
-        &mut self,
-        now: Time,
-        key: &StoreKey,
-        effects: &mut Vec<ServerEffect>,
-    ) -> bool {
-        let head = self.store.head(key.hash, &key.key).ok().flatten();
-        let over = head.is_some_and(|head| head.kind == Kind::Value && self.expired(now, head.expiry));
-        if !over || self.pending.contains_key(key) {
-            return false;
-        }
-        self.expire_value(now, key.clone(), effects);
-        let gone = self.store.head(key.hash, &key.key).ok().flatten();
-        // Alone, it is committed at once, and there is nothing to wait for.
-        self.pending.contains_key(key) && gone.is_some_and(|head| head.kind == Kind::Value)
-    }
-
-    /// Rule 18: the primary writes a tombstone, by the ordinary way of a write.
-    fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
-        let Some(world) = &self.world else { return };
-        let arc = world.arc(world.piece(key.hash));
-        let few = arc.acknowledgers().count() < self.settings.copies_min;
-        let busy = self.store.is_full() || self.is_busy(&key);
-        if !world.is_primary(arc) || few || busy || self.pending.contains_key(&key) {
-            return;
-        }
-        let Ok(head) = self.store.head(key.hash, &key.key) else { return };
-        let content =
-            Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
-        let record = self.stamped(head.as_ref(), &content);
-        self.begin(now, key, Pending::new(record, None), effects);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod disk;
+mod expiry;
 mod garbage;
 mod house;
 mod settlement;
