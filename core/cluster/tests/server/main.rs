@@ -5,5 +5,7 @@ mod disk;
 mod expiry;
 mod garbage;
 mod house;
+#[cfg(feature = "mutants")]
+mod portrait;
 mod settlement;
 mod strangers;
