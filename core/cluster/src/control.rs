@@ -1,6 +1,6 @@
 //! What `kumoctl`, the dashboard and the other tools ask of a manager.
 
-use crate::{Progress, ServerId, Space, Usage};
+use crate::{Garbage, Progress, ServerId, Space, Usage};
 use kumo_paxos::ReplicaState;
 use kumo_wire::{wire_enum, wire_struct};
 use std::net::SocketAddr;
@@ -271,6 +271,7 @@ pub struct ServerReport {
     pub sets: u64,
     pub deletes: u64,
     pub usage: Usage,
+    pub garbage: Garbage,
     pub space: Option<Space>,
     /// What is left of its lease.
     pub lease_ms: u64,
@@ -302,6 +303,7 @@ wire_struct!(ServerReport {
     sets,
     deletes,
     usage,
+    garbage,
     space,
     lease_ms,
     pending,

@@ -82,4 +82,4 @@ pub use step::{
     ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput, ServerNote,
     ServerSettings,
 };
-pub use store::{Fault, Head, Store, StoreKey, Usage};
+pub use store::{Fault, Garbage, Head, Store, StoreKey, Usage};

@@ -48,6 +48,18 @@ pub struct Usage {
     pub file_bytes: u64,
 }
 
+/// What deleted and expired keys left behind, as a server's last whole pass through its store found it. A tombstone is
+/// never dropped early (rule 19), so there is no limit to it: it is told, for people to compare with theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// Of tombstones: their keys, and about what a store keeps in memory beside a key.
+    pub bytes: u64,
+    /// Of the oldest tombstone that stayed.
+    pub age_seconds: u64,
+    /// Tombstones that stayed though they were old enough to be collected: a replace or an unconfirmed write holds them.
+    pub held: u64,
+}
+
 /// One version a key, ordered by [`StoreKey`]. All calls return without waiting for the disk, but for a read of
 /// data that the page cache does not hold.
 pub trait Store {
@@ -79,4 +91,5 @@ pub trait Store {
 }
 
 wire_struct!(StoreKey { hash, key });
+wire_struct!(Garbage { bytes, age_seconds, held });
 wire_struct!(Usage { items, tombstones, live_bytes, file_bytes });

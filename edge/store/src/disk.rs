@@ -23,6 +23,9 @@ pub trait Disk: Send + Sync {
     /// Replaces what has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives each of two files the other's name, at once. A file system that cannot replaces the second one.
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// A second name for the same bytes.
@@ -147,6 +150,16 @@ impl Disk for SystemDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
+    }
+
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => std::fs::rename(from, to),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

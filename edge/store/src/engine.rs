@@ -3,10 +3,11 @@
 use crate::attend::Attendants;
 use crate::disk::{Access, Disk, SystemDisk};
 use crate::error::OpenError;
-use crate::folder::{Folder, note_file};
+use crate::folder::Folder;
 use crate::index::{Displaced, From};
 use crate::layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, LogRecord, RECORD_BYTES};
 use crate::log::{Log, Read};
+use crate::notes::note_file;
 use crate::options::{Options, Sync};
 use crate::recovery::{Opened, Recovery};
 use crate::shard::{Found, Shards};

@@ -2,7 +2,7 @@
 
 use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
 use crate::error::OpenError;
-use crate::layout::checksum;
+use crate::notes::{NOTE, ROOM};
 use crate::segment::number_of;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,15 @@ pub const FORMAT_VERSION: u32 = 1;
 /// | `LOCK`               | nothing; locked by the process that uses the folder |
 /// | `0000000001.segment` | records                                             |
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
-/// | `NAME.note`          | CRC-32 of the rest, then a blob of the server's     |
+/// | `NAME.note`          | a blob of the server's                              |
+/// | `ROOM`               | nothing; becomes the next note, and has its space   |
 /// | `….unfinished`       | was being written; means nothing after a crash      |
 pub struct Folder {
     pub disk: Arc<dyn Disk>,
     pub path: PathBuf,
     _lock: Lock,
-    /// Notes are written one after the other.
-    noting: Mutex<()>,
+    /// Notes are written one after the other. True: the disk knows which file has which note.
+    pub noting: Mutex<bool>,
 }
 
 impl Folder {
@@ -56,7 +57,12 @@ impl Folder {
             let written = write_whole(&*disk, path, FORMAT, &[line.as_bytes()]);
             written.map_err(|error| fault("write", &path.join(FORMAT), &error))?;
         }
-        Ok((Folder { disk, path: path.into(), _lock: lock, noting: Mutex::new(()) }, created))
+        let folder = Folder { disk, path: path.into(), _lock: lock, noting: Mutex::new(false) };
+        if access == Access::Write {
+            // A disk that is full already: the first note may find room.
+            let _ = folder.room(0);
+        }
+        Ok((folder, created))
     }
 
     pub fn names(&self) -> Result<Vec<String>, Fault> {
@@ -72,39 +78,6 @@ impl Folder {
             self.disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
         }
         Ok(())
-    }
-
-    pub fn put_note(&self, name: &str, content: &[u8]) -> Result<(), Fault> {
-        let file = note_file(name)?;
-        if content.len() > NOTE_BYTES_MAX {
-            return Err(Fault::Io(format!("note {name}: {} bytes, at most {NOTE_BYTES_MAX}", content.len())));
-        }
-        let _turn = self.noting.lock().expect("no panic under this lock");
-        let crc = checksum(0, content).to_be_bytes();
-        let written = write_whole(&*self.disk, &self.path, &file, &[&crc, content]);
-        written.map_err(|error| fault("write", &self.path.join(file), &error))
-    }
-
-    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
-        let path = self.path.join(note_file(name)?);
-        let failed = |error| fault("read", &path, &error);
-        if self.disk.what(&path).map_err(failed)? == What::Missing {
-            return Ok(None);
-        }
-        let file = self.disk.open(&path, Access::Read).map_err(failed)?;
-        let bytes = read_whole(&*file, NOTE_BYTES_MAX as u64 + 4).map_err(failed)?;
-        match bytes.split_first_chunk::<4>() {
-            Some((crc, content)) if checksum(0, content).to_be_bytes() == *crc => Ok(Some(content.to_vec())),
-            Some(_) | None => {
-                Err(Fault::Damaged(format!("{}: damaged at offset 0: wrong checksum", path.display())))
-            }
-        }
-    }
-
-    /// The names of all notes.
-    pub fn notes(&self) -> Result<Vec<String>, Fault> {
-        let names = self.names()?;
-        Ok(names.iter().filter_map(|name| name.strip_suffix(NOTE)).map(str::to_owned).collect())
     }
 }
 
@@ -140,36 +113,21 @@ fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
     Ok(if tokyo_cabinet { OpenError::TokyoCabinet(path.into()) } else { OpenError::Foreign(path.into()) })
 }
 
-pub fn note_file(name: &str) -> Result<String, Fault> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if name.is_empty() || name.len() > NOTE_NAME_BYTES_MAX || !name.bytes().all(allowed) {
-        return Err(Fault::Io(format!("not a name for a note: {name:?}")));
-    }
-    Ok(format!("{name}{NOTE}"))
-}
-
 /// Whether a file of this name is one that a store writes.
 pub fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
-    numbered || name == FORMAT || name == LOCK || name.ends_with(NOTE)
+    numbered || name == FORMAT || name == LOCK || name == ROOM || name.ends_with(NOTE)
 }
 
 pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
-const NOTE: &str = ".note";
 const FORMAT: &str = "FORMAT";
 const LOCK: &str = "LOCK";
 const FORMAT_LINE: &str = "kumo store ";
 
 /// One line; more is not ours.
 const FORMAT_BYTES_MAX: u64 = 64;
-
-/// A hash space of hundreds of servers fits many times.
-pub const NOTE_BYTES_MAX: usize = 1 << 20;
-
-/// Names are chosen by the program; any file system takes one this long.
-const NOTE_NAME_BYTES_MAX: usize = 64;
 
 /// How a Tokyo Cabinet file begins.
 const TOKYO_CABINET: &[u8; 13] = b"ToKyO CaBiNeT";

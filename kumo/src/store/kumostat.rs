@@ -194,6 +194,9 @@ fn stats(report: &ServerReport) -> Vec<(&'static str, Value)> {
     facts.extend([
         ("items", json!(usage.items)),
         ("tombstones", json!(usage.tombstones)),
+        ("tombstone_bytes", json!(report.garbage.bytes)),
+        ("tombstone_age", json!(report.garbage.age_seconds)),
+        ("tombstones_held", json!(report.garbage.held)),
         ("bytes", json!(usage.live_bytes)),
         ("file_bytes", json!(usage.file_bytes)),
         ("space", json!(number(report).to_string())),

@@ -5,7 +5,7 @@ use super::process::Process;
 use crate::failure::Failure;
 use crate::http::{self, Http};
 use clap::{Args, Command, ValueEnum};
-use kumo_node::store::{ServerConfig, StoreSync};
+use kumo_node::store::{GarbageLimits, ServerConfig, StoreSync};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,10 +40,10 @@ pub struct Server {
     /// The least age of a tombstone that is collected (-gN)
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::target::seconds)]
     garbage_min_time: Duration,
-    /// Accepted as the original has it (-gX): a tombstone is never dropped early
+    /// Warn of tombstones older than this (-gX); none is dropped early
     #[arg(long, value_name = "SECONDS", value_parser = crate::target::seconds)]
     garbage_max_time: Option<Duration>,
-    /// Accepted as the original has it (-gS): a tombstone is never dropped early
+    /// Warn when tombstones take more memory than this (-gS); none is dropped early
     #[arg(long, value_name = "KILOBYTES")]
     garbage_mem_limit: Option<u64>,
     /// Accepted here as in rev. 650 (-As): it is the gateway's option
@@ -97,6 +97,10 @@ pub fn run(server: Server) -> Result<(), Failure> {
         },
         copies_min: usize::from(server.min_copies),
         tombstone_age_min: server.garbage_min_time,
+        garbage: GarbageLimits {
+            age_max: server.garbage_max_time,
+            bytes_max: server.garbage_mem_limit.map(|kilobytes| kilobytes.saturating_mul(1024)),
+        },
         keepalive: server.common.keep_alive_interval,
         dial_for: server.common.dial_for(),
         value_bytes_max: server.max_value as usize,

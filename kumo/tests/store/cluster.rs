@@ -93,12 +93,17 @@ impl Cluster {
 
     /// Starts one more server.
     pub fn add_server(&mut self) {
+        self.add_server_with(&[]);
+    }
+
+    pub fn add_server_with(&mut self, options: &[&str]) {
         let index = self.servers.len();
         let (address, stream) = (free_addresses(1)[0], free_addresses(1)[0].port().to_string());
         let mut arguments = words(&["server", "-v", "-l", &address.to_string(), "-L", &stream, "-s"]);
         arguments.push(format!("store-{index}"));
         let managers: Vec<SocketAddr> = self.managers.iter().map(|manager| manager.address).collect();
         arguments.extend(named(&managers));
+        arguments.extend(words(options));
         let mut server = Node::new(&self.folder, format!("server {index}"), address, arguments);
         server.run();
         self.servers.push(server);

@@ -8,6 +8,7 @@ mod client;
 mod cluster;
 mod conformance;
 mod full;
+mod garbage;
 #[allow(dead_code)] // The tests of HTTP use more of it.
 #[path = "../http_client/mod.rs"]
 mod http_client;

@@ -3,6 +3,7 @@
 mod adopt;
 mod catching;
 mod copy;
+mod expire;
 mod few;
 mod flush;
 mod ids;
@@ -19,8 +20,8 @@ mod world;
 mod write;
 
 use crate::{
-    Alive, Answer, Clock, Fault, GatewayId, KeyHash, Message, Progress, Request, ServerEffect, ServerId,
-    ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+    Alive, Answer, Clock, Fault, Garbage, GatewayId, KeyHash, Message, Progress, Request, ServerEffect,
+    ServerId, ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
 };
 use copy::Copies;
 use ids::Ids;
@@ -209,6 +210,10 @@ impl<S: Store> Server<S> {
 
     pub fn progress(&self) -> Progress {
         self.copies.progress()
+    }
+
+    pub fn garbage(&self) -> Garbage {
+        self.sweep.garbage()
     }
 
     /// Writes that not all have acknowledged, and records that may not be committed.

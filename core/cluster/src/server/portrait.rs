@@ -16,6 +16,9 @@ impl<S: Store> Server<S> {
         }
         write!(out, "{:?} {:?} {:?} ", self.pending, self.dirty, self.replicated)?;
         write!(out, "{:?} {:?} {} ", self.ids, self.reads, self.watermark_wanted)?;
+        if let Some(space) = &self.postponed {
+            write!(out, "{:?} {:?} ", space.number, self.postponed_until)?;
+        }
         if let Some(settlement) = &self.settlement {
             settlement.portray(out)?;
         }

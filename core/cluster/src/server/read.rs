@@ -1,6 +1,7 @@
 //! Reads: under the lease, or after all others of A(k) confirmed the space; never an unconfirmed version.
 
 use super::Server;
+use super::expire::Expiry;
 use super::ids::Known;
 use super::judge::{self, Verdict};
 use super::world::State;
@@ -96,8 +97,10 @@ impl<S: Store> Server<S> {
             let primary = arc.primary();
             return self.read_as_other(now, from, seq, key, primary, effects);
         }
-        if self.expire_first(now, &key, effects) {
-            return self.answer(from, seq, Answer::Wait, effects);
+        match self.expire_first(now, &key, effects) {
+            Expiry::Settled => {}
+            Expiry::UnderWay => return self.answer(from, seq, Answer::Wait, effects),
+            Expiry::Hindered(answer) => return self.answer(from, seq, answer, effects),
         }
         let answer = match self.committed(now, &key) {
             Ok(None) => Answer::Wait,
@@ -167,11 +170,10 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// Whether it has expired was the primary's to judge, and it would have put a tombstone in its place.
     fn shown(&self, now: Time, record: Option<&Record>) -> Answer {
         match record {
-            Some(record) if record.kind == Kind::Value && !self.expired(now, record.expiry) => {
-                judge::shown(record, self.cell_seconds(now))
-            }
+            Some(record) if record.kind == Kind::Value => judge::shown(record, self.cell_seconds(now)),
             _missing => Answer::Missing,
         }
     }
@@ -191,15 +193,8 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let piece = world.piece(key.hash);
         let mine = world.is_primary(world.arc(piece)) && piece.state == State::Normal;
-        let mine = mine && !self.expire_first(now, &key, effects);
-        let mut found = if mine { self.committed(now, &key).ok().flatten() } else { None };
-        if let Some(committed) = &mut found
-            && committed.record.as_ref().is_some_and(|record| self.expired(now, record.expiry))
-        {
-            // The asker passes on what is shown; what has expired is not.
-            committed.record =
-                committed.record.take().map(|record| Record { kind: Kind::Tombstone, ..record });
-        }
+        let mine = mine && self.expire_first(now, &key, effects) == Expiry::Settled;
+        let found = if mine { self.committed(now, &key).ok().flatten() } else { None };
         effects.push(ServerEffect::Server(from, Message::PrimarySays { space, ticket, found }));
     }
 
@@ -220,19 +215,11 @@ impl<S: Store> Server<S> {
             Wanted::Read(from, seq) => {
                 let answer = match found {
                     None => Answer::Wait,
-                    Some(Committed { record }) => self.shown_by_primary(now, record.as_ref()),
+                    Some(Committed { record }) => self.shown(now, record.as_ref()),
                 };
                 self.answer(from, seq, answer, effects);
             }
             Wanted::Mark(key) => self.mark_answered(&key, found),
-        }
-    }
-
-    /// The primary has judged the expiry already.
-    fn shown_by_primary(&self, now: Time, record: Option<&Record>) -> Answer {
-        match record {
-            Some(record) if record.kind == Kind::Value => judge::shown(record, self.cell_seconds(now)),
-            _missing => Answer::Missing,
         }
     }
 
@@ -387,6 +374,10 @@ impl<S: Store> Server<S> {
             return self.request(now, from, request, effects);
         }
         match self.judge(now, &key, &request.operation) {
+            // What it found alive when it came may have expired since.
+            Ok((_, Verdict::Answer(_))) if self.expire_first(now, &key, effects) != Expiry::Settled => {
+                self.request(now, from, request, effects);
+            }
             Ok((_, Verdict::Answer(answer))) => self.say_no(from, request.id, answer, effects),
             Ok((_, Verdict::Write(_))) => self.request(now, from, request, effects),
             Err(fault) => {

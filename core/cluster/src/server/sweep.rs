@@ -2,11 +2,8 @@
 //! dropping what it does not own any more.
 
 use super::Server;
-use super::judge::{Content, Says};
-use super::pendings::Pending;
 use super::world::{State, World};
-use crate::{Fault, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
-use bytes::Bytes;
+use crate::{Fault, Garbage, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey};
 use kumo_paxos::Time;
 
 /// Where the sweep through the store is.
@@ -16,6 +13,27 @@ pub(crate) struct Sweep {
     /// Records dropped since the last note.
     dropped: u64,
     ticks: u64,
+    /// What the last whole pass found, and this one so far.
+    garbage: Garbage,
+    counting: Garbage,
+}
+
+impl Sweep {
+    pub fn garbage(&self) -> Garbage {
+        self.garbage
+    }
+
+    /// A tombstone that stays; `due`: were it not for something else it would go.
+    fn keeps(&mut self, key: &StoreKey, age_seconds: u64, due: bool) {
+        self.counting.bytes += key.key.len() as u64 + TOMBSTONE_BYTES;
+        self.counting.age_seconds = self.counting.age_seconds.max(age_seconds);
+        self.counting.held += u64::from(due);
+    }
+
+    /// The pass is over.
+    fn ended(&mut self) {
+        self.garbage = std::mem::take(&mut self.counting);
+    }
 }
 
 impl<S: Store> Server<S> {
@@ -85,11 +103,20 @@ impl<S: Store> Server<S> {
                 (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
                     self.store.remove(key.hash, &key.key)?;
                 }
-                (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
-                    self.expire_value(now, key, effects);
+                (_, Kind::Tombstone) => {
+                    let age = self.age_seconds(now, head.stamp);
+                    let due = self.is_due(age);
+                    self.sweep.keeps(&key, age, due);
                 }
-                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, _) => {}
+                (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
+                    // If it cannot be now, a later pass tries again.
+                    let _hindrance = self.expire_value(now, key, effects);
+                }
+                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {}
             }
+        }
+        if ended {
+            self.sweep.ended();
         }
         if ended && self.sweep.dropped > 0 {
             let records = std::mem::take(&mut self.sweep.dropped);
@@ -98,50 +125,22 @@ impl<S: Store> Server<S> {
         Ok(())
     }
 
+    /// How long ago, in the cell's time, a version was stamped.
+    fn age_seconds(&self, now: Time, stamp: Stamp) -> u64 {
+        self.cell_seconds(now).saturating_sub(u64::from(stamp.clock.unix_seconds()))
+    }
+
+    fn is_due(&self, age_seconds: u64) -> bool {
+        age_seconds.saturating_mul(1_000_000) >= self.settings.tombstone_micros_min
+    }
+
     /// Rule 19.
-    fn collectable(&self, now: Time, world: &World, key: &StoreKey, stamp: crate::Stamp) -> bool {
-        let seconds = u64::from(stamp.clock.unix_seconds());
-        let age_micros = self.cell_seconds(now).saturating_sub(seconds).saturating_mul(1_000_000);
+    fn collectable(&self, now: Time, world: &World, key: &StoreKey, stamp: Stamp) -> bool {
         let quiet = world.space.settled() && world.space.job.is_none();
         (quiet || self.settings.broken.is(Mutation::CollectDuringCopy))
-            && age_micros >= self.settings.tombstone_micros_min
+            && self.is_due(self.age_seconds(now, stamp))
             && !self.dirty.contains_key(key)
             && !self.pending.contains_key(key)
-    }
-
-    /// At the primary: a value that has expired is not just said to be missing. The next primary may have another idea
-    /// of the time, and would show it again: so a tombstone is written first. True: one is on its way.
-    pub(super) fn expire_first(
-        &mut self,
-        now: Time,
-        key: &StoreKey,
-        effects: &mut Vec<ServerEffect>,
-    ) -> bool {
-        let head = self.store.head(key.hash, &key.key).ok().flatten();
-        let over = head.is_some_and(|head| head.kind == Kind::Value && self.expired(now, head.expiry));
-        if !over || self.pending.contains_key(key) {
-            return false;
-        }
-        self.expire_value(now, key.clone(), effects);
-        let gone = self.store.head(key.hash, &key.key).ok().flatten();
-        // Alone, it is committed at once, and there is nothing to wait for.
-        self.pending.contains_key(key) && gone.is_some_and(|head| head.kind == Kind::Value)
-    }
-
-    /// Rule 18: the primary writes a tombstone, by the ordinary way of a write.
-    fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
-        let Some(world) = &self.world else { return };
-        let arc = world.arc(world.piece(key.hash));
-        let few = arc.acknowledgers().count() < self.settings.copies_min;
-        let busy = self.store.is_full() || self.is_busy(&key);
-        if !world.is_primary(arc) || few || busy || self.pending.contains_key(&key) {
-            return;
-        }
-        let Ok(head) = self.store.head(key.hash, &key.key) else { return };
-        let content =
-            Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
-        let record = self.stamped(head.as_ref(), &content);
-        self.begin(now, key, Pending::new(record, None), effects);
     }
 }
 
@@ -156,6 +155,9 @@ const SWEEP_TICKS: u64 = 2;
 
 /// Records that one step of the sweep looks at.
 const SWEEP_COUNT: usize = 1024;
+
+/// What a tombstone takes in a store's memory beside its key: its stamp, its kind, and its place in the order.
+const TOMBSTONE_BYTES: u64 = 40;
 
 /// Frames without acknowledgement are sent again after this long.
 const RESEND_MICROS: u64 = 300_000;

@@ -1,6 +1,7 @@
 //! Writes at the primary: ordered by key, judged on the committed version, stamped, acknowledged by all of A(k).
 
 use super::Server;
+use super::expire::Expiry;
 use super::few::Few;
 use super::ids::Known;
 use super::judge::{self, Content, Verdict};
@@ -120,14 +121,14 @@ impl<S: Store> Server<S> {
         };
         let content = match verdict {
             Verdict::Answer(answer) => {
-                if self.expire_first(now, &key, effects) {
-                    if !self.pending.queue(&key, from, request) {
-                        self.answer(from, seq, Answer::Wait, effects);
-                    }
-                    return;
+                match self.expire_first(now, &key, effects) {
+                    // It writes nothing: a read, with a read's duties.
+                    Expiry::Settled => self.answer_as_read(now, from, request, answer, effects),
+                    Expiry::UnderWay if self.pending.queue(&key, from, request) => {}
+                    Expiry::UnderWay => self.answer(from, seq, Answer::Wait, effects),
+                    Expiry::Hindered(answer) => self.answer(from, seq, answer, effects),
                 }
-                // It writes nothing: a read, with a read's duties.
-                return self.answer_as_read(now, from, request, answer, effects);
+                return;
             }
             Verdict::Write(content) => content,
         };
@@ -182,8 +183,14 @@ impl<S: Store> Server<S> {
         if arc.acknowledgers().count() < self.settings.copies_min {
             return Some(Refusal::FewCopies);
         }
-        let full = self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].full);
-        full.then_some(Refusal::Full)
+        self.is_without_room(key).then_some(Refusal::Full)
+    }
+
+    /// The disk of one that would have to store it is full, as far as is known.
+    pub(super) fn is_without_room(&self, key: &StoreKey) -> bool {
+        let Some(world) = &self.world else { return false };
+        let arc = world.arc(world.piece(key.hash));
+        self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].full)
     }
 
     /// One of those that would have to acknowledge has more under way than is bearable.

@@ -12,10 +12,12 @@ pub struct Disk(Rc<Inside>);
 #[derive(Default)]
 struct Inside {
     records: RefCell<BTreeMap<StoreKey, Record>>,
-    /// This key cannot be written.
+    /// This key cannot be written or removed.
     broken: RefCell<Option<StoreKey>>,
     /// This key cannot be read.
     damaged: RefCell<Option<StoreKey>>,
+    /// Nothing can be written.
+    full: Cell<bool>,
     work: Cell<usize>,
 }
 
@@ -28,6 +30,15 @@ impl Disk {
         *self.0.damaged.borrow_mut() = key;
     }
 
+    pub fn fill(&self, full: bool) {
+        self.0.full.set(full);
+    }
+
+    /// What is stored under the key.
+    pub fn kind_of(&self, key: &StoreKey) -> Option<Kind> {
+        self.0.records.borrow().get(key).map(|record| record.kind)
+    }
+
     /// Records that were listed, written or removed since this was last asked.
     pub fn work(&self) -> usize {
         self.0.work.take()
@@ -35,6 +46,14 @@ impl Disk {
 
     pub fn len(&self) -> usize {
         self.0.records.borrow().len()
+    }
+
+    fn writable(&self, key: &StoreKey) -> Result<(), Fault> {
+        if self.0.full.get() {
+            return Err(Fault::Full);
+        }
+        let broken = self.0.broken.borrow().as_ref() == Some(key);
+        if broken { Err(Fault::Io("told to fail".to_owned())) } else { Ok(()) }
     }
 
     fn worked(&self, count: usize) {
@@ -70,17 +89,17 @@ impl Store for Disk {
 
     fn put(&self, hash: KeyHash, key: &[u8], record: &Record) -> Result<(), Fault> {
         let key = name(hash, key);
-        if self.0.broken.borrow().as_ref() == Some(&key) {
-            return Err(Fault::Io("told to fail".to_owned()));
-        }
+        self.writable(&key)?;
         self.worked(1);
         self.0.records.borrow_mut().insert(key, record.clone());
         Ok(())
     }
 
     fn remove(&self, hash: KeyHash, key: &[u8]) -> Result<(), Fault> {
+        let key = name(hash, key);
+        self.writable(&key)?;
         self.worked(1);
-        self.0.records.borrow_mut().remove(&name(hash, key));
+        self.0.records.borrow_mut().remove(&key);
         Ok(())
     }
 
@@ -101,7 +120,7 @@ impl Store for Disk {
     }
 
     fn is_full(&self) -> bool {
-        false
+        self.0.full.get()
     }
 
     fn usage(&self) -> Usage {

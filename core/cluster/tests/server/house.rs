@@ -87,10 +87,13 @@ impl House {
     }
 
     pub fn lease(&mut self) {
-        for to in 0..self.servers.len() {
-            let lease = Message::Lease { sent: self.now, micros: 1 << 40, unix_millis: 1_000_000_000 };
-            self.step(to, ServerInput::Manager(manager(), lease));
-        }
+        (0..self.servers.len()).for_each(|to| self.lease_at(to, START_SECONDS));
+    }
+
+    /// One of them hears that it is so late in the cell.
+    pub fn lease_at(&mut self, to: usize, seconds: u64) {
+        let lease = Message::Lease { sent: self.now, micros: LEASE_MICROS, unix_millis: seconds * 1000 };
+        self.step(to, ServerInput::Manager(manager(), lease));
     }
 
     /// Delivers everything, in order.
@@ -184,6 +187,12 @@ impl House {
         keys.filter(|key| table.arc(key.hash).readers.starts_with(owners)).take(count).collect()
     }
 }
+
+/// The cell's time when all begins.
+pub const START_SECONDS: u64 = 1_000_000;
+
+/// Days: tests are about something else.
+pub const LEASE_MICROS: u64 = 1 << 40;
 
 pub fn server(index: usize) -> ServerId {
     let port = index as u16 + 1;

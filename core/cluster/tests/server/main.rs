@@ -2,6 +2,10 @@
 
 mod bounds;
 mod disk;
+mod expiry;
+mod garbage;
 mod house;
+#[cfg(feature = "mutants")]
+mod portrait;
 mod settlement;
 mod strangers;

@@ -15,6 +15,9 @@ pub struct ServerMetrics {
     pub latencies: [Latency; OPERATIONS.len()],
     items: Gauge,
     tombstones: Gauge,
+    tombstone_bytes: Gauge,
+    tombstone_age: Gauge,
+    tombstones_held: Gauge,
     live_bytes: Gauge,
     file_bytes: Gauge,
     full: Gauge,
@@ -41,6 +44,9 @@ impl ServerMetrics {
             latencies: std::array::from_fn(|_| Latency::default()),
             items: Gauge::default(),
             tombstones: Gauge::default(),
+            tombstone_bytes: Gauge::default(),
+            tombstone_age: Gauge::default(),
+            tombstones_held: Gauge::default(),
             live_bytes: Gauge::default(),
             file_bytes: Gauge::default(),
             full: Gauge::default(),
@@ -74,6 +80,10 @@ impl ServerMetrics {
         let usage = server.store().usage();
         self.items.set(usage.items);
         self.tombstones.set(usage.tombstones);
+        let garbage = server.garbage();
+        self.tombstone_bytes.set(garbage.bytes);
+        self.tombstone_age.set(garbage.age_seconds);
+        self.tombstones_held.set(garbage.held);
         self.live_bytes.set(usage.live_bytes);
         self.file_bytes.set(usage.file_bytes);
         self.full.set(u64::from(server.store().is_full()));
@@ -115,6 +125,25 @@ impl ServerMetrics {
             }
         }
         sum.to_vec()
+    }
+
+    fn tell_garbage(&self, text: &mut Text) -> fmt::Result {
+        text.gauge("kumo_server_tombstones", "Records of deleted keys.", self.tombstones.get())?;
+        text.gauge(
+            "kumo_server_tombstone_bytes",
+            "Memory they take, about, at the last pass through the store.",
+            self.tombstone_bytes.get(),
+        )?;
+        text.gauge(
+            "kumo_server_tombstone_age_seconds",
+            "Age of the oldest that stayed at the last pass.",
+            self.tombstone_age.get(),
+        )?;
+        text.gauge(
+            "kumo_server_tombstones_held",
+            "Old enough to go, and held by a replace or an unconfirmed write.",
+            self.tombstones_held.get(),
+        )
     }
 
     fn tell_replace(&self, text: &mut Text) -> fmt::Result {
@@ -161,7 +190,7 @@ impl Metrics for ServerMetrics {
 
     fn tell(&self, text: &mut Text) -> fmt::Result {
         text.gauge("kumo_server_items", "Records that are values.", self.items.get())?;
-        text.gauge("kumo_server_tombstones", "Records of deleted keys.", self.tombstones.get())?;
+        self.tell_garbage(text)?;
         text.gauge("kumo_server_live_bytes", "Current keys and values.", self.live_bytes.get())?;
         text.gauge("kumo_server_file_bytes", "All files, garbage included.", self.file_bytes.get())?;
         text.gauge("kumo_server_full", "1: no space is left on the disk.", self.full.get())?;

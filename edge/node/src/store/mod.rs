@@ -4,6 +4,7 @@ pub mod binary_log;
 mod clients;
 mod credentials;
 mod door;
+mod garbage;
 mod gateway;
 mod kept;
 mod manager;
@@ -16,6 +17,7 @@ mod voter;
 mod worker;
 
 pub use credentials::{Credentials, CredentialsError};
+pub use garbage::GarbageLimits;
 pub use gateway::{GatewayConfig, run_gateway};
 pub use kumo_store::Sync as StoreSync;
 pub use manager::ManagerHouse;

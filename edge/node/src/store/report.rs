@@ -47,6 +47,7 @@ fn report<S: Store>(server: &Server<S>, uptime: &Uptime, metrics: &ServerMetrics
         sets: counts.sets,
         deletes: counts.deletes,
         usage: server.store().usage(),
+        garbage: server.garbage(),
         space: server.space().cloned(),
         lease_ms: server.lease_left_micros(now) / 1000,
         pending,

@@ -8,6 +8,7 @@ use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
 use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
 use crate::post::{Arrived, Me, Post, Target};
+use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
@@ -39,6 +40,7 @@ pub struct ServerConfig {
     pub sync: Sync,
     pub copies_min: usize,
     pub tombstone_age_min: Duration,
+    pub garbage: GarbageLimits,
     pub keepalive: Duration,
     /// How long one try to connect may take.
     pub dial_for: Duration,
@@ -68,6 +70,7 @@ struct ServerNode {
     always: bool,
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
+    garbage: GarbageWatch,
     metrics: Arc<ServerMetrics>,
     stopwatch: Stopwatch,
     published: Time,
@@ -117,6 +120,7 @@ impl ServerNode {
         info!(%address, ?incarnation, store = ?config.store, "listening");
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
+            garbage: GarbageWatch::new(config.garbage),
             config,
             engine,
             server,
@@ -187,6 +191,7 @@ impl ServerNode {
         if now.since(self.published) >= PUBLISH_MICROS {
             self.published = now;
             self.metrics.publish(now, &self.server);
+            self.garbage.look(now, self.server.garbage(), self.server.space());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::faulty::{Crash, FaultyDisk, Random};
 use super::{Model, content, key, open, record, tend};
+use crate::notes::{NOTE_BYTES_MAX, ROOM_BYTES};
 use crate::options::Sync;
 use kumo_cluster::Fault;
 
@@ -14,7 +15,7 @@ fn a_full_disk_refuses_and_recovers() {
         let mut random = Random(seed);
         let mut model = Model::new();
         let (mut refused, mut clock) = (0, 0);
-        disk.limit(Some(20_000 + seed * 100));
+        disk.limit(Some(ROOM_BYTES + 20_000 + seed * 100));
         while refused < 20 {
             clock += 1;
             let (key, record) = (key(1000 + clock), record(clock, random.below(200) as usize));
@@ -48,6 +49,43 @@ fn a_full_disk_refuses_and_recovers() {
         let (core, _) = open(&disk, Sync::Always).unwrap();
         assert_eq!(content(&core), model);
     }
+}
+
+/// A server that cannot say which hash space it is in must end, though all it has could still be read.
+#[test]
+fn a_full_disk_takes_notes() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for name in ["lives", "space"] {
+        core.put_note(name, b"first").unwrap();
+    }
+    let key = key(1);
+    core.put(key.hash, &key.key, &record(1, 10)).unwrap();
+    core.commit().unwrap();
+    // Not a byte is left for anybody.
+    disk.limit(Some(0));
+    let large = record(2, 4 << 20);
+    assert_eq!(core.put(key.hash, &key.key, &large), Err(Fault::Full));
+    for round in 0..50u8 {
+        let long = vec![round; 100 * usize::from(round)];
+        for (name, content) in [("space", &long[..]), ("lives", b"short"), ("space", b"and shorter")] {
+            core.put_note(name, content).unwrap_or_else(|fault| panic!("{name} in round {round}: {fault}"));
+            assert_eq!(core.note(name).unwrap().as_deref(), Some(content));
+        }
+    }
+    // Longer than there is room for: refused, and the old one is there.
+    assert_eq!(core.put_note("space", &vec![1; NOTE_BYTES_MAX]), Err(Fault::Full));
+    assert_eq!(core.note("space"), Ok(Some(b"and shorter".to_vec())));
+    // So does a process that starts on such a disk.
+    disk.crash(Crash::Killed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(1, 10))));
+    core.put_note("lives", b"another").unwrap();
+    assert_eq!(core.note("lives"), Ok(Some(b"another".to_vec())));
+    disk.limit(None);
+    core.put_note("space", &vec![1; NOTE_BYTES_MAX]).unwrap();
+    core.put_note("other", b"new").unwrap();
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! What deleted keys leave behind is told, for as long as it may not go.
+
+use super::house::{House, START_SECONDS, set};
+use kumo_cluster::{Answer, Garbage, Job, Kind, Operation, Table};
+
+#[test]
+fn tombstones_that_a_replace_holds_are_counted_until_they_go() {
+    let mut house = House::new(4, 3, 1);
+    house.publish(|space| {
+        (space.whs, space.whs_since) = (vec![0, 1, 2, 3], space.number);
+        space.job = Some(Job { full: false, paused: true, rate: 0 });
+    });
+    let table = Table::new(&house.space);
+    let stays = |key: &&kumo_cluster::StoreKey| table.arc(key.hash).comers.is_empty();
+    let keys = house.keys_of(&[0, 1, 2], 100);
+    let keys: Vec<_> = keys.iter().filter(stays).take(3).collect();
+    assert_eq!(keys.len(), 3);
+    for (seq, key) in (1..).zip(&keys) {
+        assert!(matches!(house.ask(0, seq, seq, key, set("value")), Some(Answer::Reply(_))));
+    }
+    house.wait(300_000);
+    assert_eq!(house.servers[0].garbage(), Garbage::default(), "nothing is deleted");
+    for (seq, key) in (4..).zip(&keys) {
+        let deleted = house.ask(0, seq, seq, key, Operation::Delete { unique: None });
+        assert!(matches!(deleted, Some(Answer::Reply(_))), "{deleted:?}");
+    }
+    house.wait(300_000);
+    let found = house.servers[0].garbage();
+    let key_bytes: usize = keys.iter().map(|key| key.key.len()).sum();
+    assert_eq!(found.held, 3, "{found:?}");
+    assert_eq!(found.bytes, key_bytes as u64 + 3 * 40);
+    // They were stamped when no clock had been heard of: the year is 1970.
+    assert!(found.age_seconds >= START_SECONDS, "{found:?}");
+    assert_eq!(house.disks[0].kind_of(keys[0]), Some(Kind::Tombstone), "never dropped early");
+    house.publish(|space| {
+        (space.whs, space.whs_since) = (space.rhs.clone(), space.number);
+        space.job = None;
+    });
+    house.wait(300_000);
+    assert_eq!(house.disks[0].kind_of(keys[0]), None);
+    assert_eq!(house.servers[0].garbage(), Garbage::default());
+}
