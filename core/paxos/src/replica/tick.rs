@@ -36,21 +36,26 @@ impl Replica {
         self.ask_new(now, effects);
         self.give_up_alone(now, effects);
         self.elect(now, effects);
-        let peers: Vec<SocketAddr> =
-            self.links.iter().filter(|(_, link)| link.up).map(|(peer, _)| peer).collect();
-        for peer in peers {
-            self.send_heartbeat(now, peer, effects);
-        }
+        self.heartbeats(now, effects);
         self.grant_own(now);
         self.catch_up(now, effects);
         self.note_target(now);
-        self.watch_panics(now, effects);
+        self.come_back(now, effects);
         self.upkeep(now, effects);
         self.leave_when_done(now, effects);
         self.note_forgotten(now, effects);
         if self.ticks.is_multiple_of(DATA_TRIM_TICKS) {
             self.trim_data(now);
             self.hang_up_strangers(effects);
+        }
+    }
+
+    /// To every peer.
+    pub(super) fn heartbeats(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let peers: Vec<SocketAddr> =
+            self.links.iter().filter(|(_, link)| link.up).map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.send_heartbeat(now, peer, effects);
         }
     }
 
@@ -79,7 +84,7 @@ impl Replica {
                 .map_or((Instance(0), 0), |(instance, digest)| (*instance, *digest)),
             nonce,
             echo,
-            panicked: self.halted,
+            panicked: self.panics.own(),
             extension: self.settings.extension,
             yours: link.kept,
         };
@@ -111,10 +116,14 @@ impl Replica {
         link.echoed |= heartbeat.echo == link.nonce;
         link.executed = heartbeat.executed;
         link.heartbeat_at = now;
+        let panicked = heartbeat.panicked;
         link.heartbeat = Some(heartbeat);
         if differs {
             self.exit(ExitReason::Differs(self.agreement.log().executed()), effects);
             return;
+        }
+        if let Some(instance) = panicked {
+            self.panic_heard(now, from, instance, effects);
         }
         self.elect(now, effects);
         self.catch_up(now, effects);
@@ -168,8 +177,9 @@ impl Replica {
             now,
             me: self.settings.incarnation,
             age_ms: now.since(self.birth) / 1000,
-            votes: self.agreement.votes(),
-            halted: self.halted.is_some(),
+            // Where execution has stopped, a master could do nothing.
+            votes: self.agreement.votes() && self.panics.bug().is_none(),
+            halted: self.halted().is_some(),
             leads: self.reign,
             promised: self.agreement.acceptor().promised(),
             configuration,

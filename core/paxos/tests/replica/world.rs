@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 /// Whether a message passes: from, to, what.
-pub type Filter = Box<dyn Fn(u16, u16, &Message) -> bool>;
+pub type Filter = Box<dyn FnMut(u16, u16, &Message) -> bool>;
 
 const UNIT_MICROS: u64 = 100_000;
 
@@ -206,14 +206,14 @@ impl World {
             self.relink();
             for (to, envelope) in std::mem::take(&mut self.wire) {
                 let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
-                if known
-                    && self
-                        .filter
-                        .as_ref()
-                        .is_none_or(|f| f(envelope.from.port(), to.port(), &envelope.message))
+                let arrives = known
                     && self.connected(envelope.from.port(), to.port())
-                    && !self.paused.contains(&to.port())
-                {
+                    && !self.paused.contains(&to.port());
+                let filter = &mut self.filter;
+                let mut passes = |message: &Message| {
+                    filter.as_mut().is_none_or(|filter| filter(envelope.from.port(), to.port(), message))
+                };
+                if arrives && passes(&envelope.message) {
                     self.step(to.port(), Input::Message(envelope));
                 }
             }
