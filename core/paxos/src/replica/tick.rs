@@ -1,6 +1,6 @@
 //! What a replica does by itself as time passes: heartbeats, naming a master, sending again what got lost.
 
-use super::{DIGEST_INTERVAL, Replica};
+use super::Replica;
 use crate::election::View;
 use crate::identity::{Incarnation, Instance, Time};
 use crate::message::{Heartbeat, Message};
@@ -107,7 +107,6 @@ impl Replica {
             self.agreement.success(round, heartbeat.success, &mut self.records);
             self.answer_master(now, from, &heartbeat, effects);
         }
-        let differs = self.digest_differs(sender, heartbeat.digest);
         let Some(link) = self.links.get_mut(from) else { return };
         if link.incarnation != sender {
             return;
@@ -118,7 +117,7 @@ impl Replica {
         link.heartbeat_at = now;
         let panicked = heartbeat.panicked;
         link.heartbeat = Some(heartbeat);
-        if differs {
+        if self.differs() {
             self.exit(ExitReason::Differs(self.agreement.log().executed()), effects);
             return;
         }
@@ -154,20 +153,17 @@ impl Replica {
         }
     }
 
-    /// Whether more than half of the voters report another state than ours after the same instance.
-    fn digest_differs(&self, sender: Incarnation, (instance, digest): (Instance, u64)) -> bool {
-        let Some(mine) = self.digests.get(&instance) else { return false };
-        if *mine == digest || !instance.0.is_multiple_of(DIGEST_INTERVAL) {
-            return false;
-        }
-        self.configuration_now().is_some_and(|configuration| {
-            configuration.majority(|voter| {
-                voter == sender
-                    || self.links.of(voter).and_then(|link| link.heartbeat.as_ref()).is_some_and(
-                        |heartbeat| heartbeat.digest.0 == instance && heartbeat.digest.1 != *mine,
-                    )
+    /// Whether more than half of the voters report another state than ours was after the same instance. Each may name
+    /// an instance of its own: under load no two heartbeats name the same, and a digest that differs differs ever after.
+    fn differs(&self) -> bool {
+        let reports_another = |voter: Incarnation| {
+            let heartbeat = self.links.of(voter).and_then(|link| link.heartbeat.as_ref());
+            heartbeat.is_some_and(|heartbeat| {
+                let (instance, digest) = heartbeat.digest;
+                self.digests.get(&instance).is_some_and(|mine| *mine != digest)
             })
-        })
+        };
+        self.configuration_now().is_some_and(|configuration| configuration.majority(reports_another))
     }
 
     /// Names a master, tells the others when the name changed, and wants a round when a majority names this replica.

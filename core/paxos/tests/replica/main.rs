@@ -1,5 +1,6 @@
 //! Whole replicas in one thread: recorded scripts, and schedules that once broke a promise.
 
+mod differs;
 mod panics;
 mod schedules;
 mod scripts;
