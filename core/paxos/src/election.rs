@@ -79,7 +79,7 @@ impl View<'_> {
             return false;
         };
         heartbeat.votes
-            && heartbeat.panicked.is_none()
+            && !heartbeat.is_halted()
             && self.configuration.majority(|other| other == voter || heartbeat.hears.contains(&other))
     }
 

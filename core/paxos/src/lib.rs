@@ -39,6 +39,7 @@ mod links;
 mod log;
 mod message;
 mod mutation;
+mod panics;
 mod proposer;
 mod replica;
 mod step;

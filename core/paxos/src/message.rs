@@ -200,12 +200,19 @@ pub struct Heartbeat {
     /// Drawn for this link; the peer echoes it, which shows that it is alive and not a replay.
     pub nonce: u64,
     pub echo: u64,
-    /// The instance whose execution panicked here, if one did.
+    /// The last instance whose execution panicked here, told also after the sender has got past it.
     pub panicked: Option<Instance>,
     /// Asks to follow as an extension.
     pub extension: bool,
     /// The most promises and accepts that the addressee's incarnation ever said it had kept.
     pub yours: u64,
+}
+
+impl Heartbeat {
+    /// Its sender could not execute an entry, and has not got past it.
+    pub fn is_halted(&self) -> bool {
+        self.panicked.is_some_and(|instance| instance > self.executed)
+    }
 }
 
 /// Everything agreement must know to go on after `executed`: what a snapshot carries besides the application.

@@ -10,6 +10,7 @@ use crate::lease::Lease;
 use crate::links::Links;
 use crate::message::{Envelope, Message, Position};
 use crate::mutation::Mutation;
+use crate::panics::Panics;
 use crate::step::{Effect, ExitReason, Input, Record, Settings};
 use crate::unheld::Unheld;
 use crate::value::{DataName, IN_BAND_MAX, Value};
@@ -21,6 +22,7 @@ mod agent;
 mod follow;
 mod lead;
 mod membership;
+mod panics;
 mod peers;
 mod status;
 mod tick;
@@ -77,8 +79,7 @@ pub struct Replica {
     master: Option<SocketAddr>,
     /// An operator waits for that change.
     change_waits: bool,
-    halted: Option<Instance>,
-    bug: Option<Instance>,
+    panics: Panics,
     digest: u64,
     digests: BTreeMap<Instance, u64>,
     load: u32,
@@ -164,8 +165,7 @@ impl Replica {
             proposed: None,
             master: None,
             change_waits: false,
-            halted: None,
-            bug: None,
+            panics: Panics::default(),
             digest: 0,
             digests: BTreeMap::new(),
             load: 0,
@@ -258,13 +258,10 @@ impl Replica {
     /// The next decided entry to execute, if it is here (a large value with its bytes).
     /// After every step the host executes all of them: `while let Some(..) = executable() { ..; executed(..) }`.
     pub fn executable(&self) -> Option<(Instance, Executable)> {
-        if self.halted.is_some() || self.over {
+        if self.over || self.halted().is_some() || self.panics.bug().is_some() {
             return None;
         }
         let (instance, value) = self.agreement.executable()?;
-        if self.bug == Some(instance) {
-            return None;
-        }
         let executable = match value {
             Value::Command(bytes) => Executable::Command(bytes.clone()),
             Value::Large { name, .. } => Executable::Large(*name, self.data.get(name)?),
@@ -299,14 +296,6 @@ impl Replica {
         self.eager = true;
     }
 
-    /// The host could not execute it: the application panicked. The replica waits for a snapshot from one that
-    /// got past it, and steps down if it led.
-    pub fn panicked(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.halted = Some(self.agreement.log().next());
-        self.step_down(now, effects);
-        self.settle(now, effects);
-    }
-
     /// The host has taken over a snapshot.
     pub fn install(&mut self, now: Time, position: Position, effects: &mut Vec<Effect>) {
         self.catching.snapshot = None;
@@ -317,7 +306,6 @@ impl Replica {
         self.digest = position.digest;
         self.agreement.install(position);
         self.data.unname(now);
-        self.halted = None;
         self.named |= self.is_named();
         self.joined(now, cell, generation, effects);
         self.dial_members(effects);

@@ -2,6 +2,7 @@
 
 mod world;
 
+use kumo_paxos::Note;
 use kumo_session::{Answer, CallError, ClientInput, EndReason, NodeNote, SessionState};
 use world::{TIMEOUT, World};
 
@@ -342,7 +343,7 @@ fn a_node_that_lost_its_memory_takes_a_snapshot_with_the_sessions() {
 #[test]
 fn a_panic_is_noise_and_the_node_comes_back() {
     let weak = 1;
-    let mut world = World::with_fragile(3, Some(weak));
+    let mut world = World::with_fragile(3, &[weak]);
     let user = world.user(true);
     assert_eq!(world.command(user, "panic"), "survived");
     world.run(5_000_000);
@@ -352,4 +353,25 @@ fn a_panic_is_noise_and_the_node_comes_back() {
     assert_eq!(world.command(user, "add 4"), "4");
     world.run(1_000_000);
     world.assert_equal();
+}
+
+#[test]
+fn a_second_panic_at_one_instance_is_a_bug_and_the_cell_stops() {
+    let mut world = World::with_fragile(3, &[1, 2]);
+    let user = world.user(true);
+    world.start(user, "panic");
+    world.run(3_000_000);
+    for node in &world.nodes {
+        let bugs = node.notes.iter().filter(|note| matches!(note, NodeNote::Paxos(Note::Bug(_))));
+        assert_eq!(bugs.count(), 1, "{:?}", node.notes);
+        let trouble = node.cell.status(world.now).trouble.unwrap_or_default();
+        assert!(trouble.contains("a bug; execution stops there"), "{trouble}");
+    }
+    // Nobody leads, and the client says so instead of waiting silently.
+    let late = world.start(user, "add 1");
+    world.run(20_000_000);
+    assert_eq!(world.find_master(), None);
+    assert!(world.users[user].states.contains(&SessionState::Jeopardy), "{:?}", world.users[user].states);
+    assert!(!matches!(world.answer(user, late), Some(Ok(_))), "{:?}", world.answer(user, late));
+    assert!(world.nodes.iter().all(|node| node.cell.application().sum == 0));
 }

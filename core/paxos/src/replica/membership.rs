@@ -4,6 +4,7 @@ use super::{Replica, TOLD_MAX};
 use crate::configuration::{Configuration, Genesis, MEMBERS_MAX, Member, Role, Schedule};
 use crate::identity::{CellId, Incarnation, Instance, Time};
 use crate::message::Message;
+use crate::panics::Panics;
 use crate::step::{Change, ChangeRefusal, Effect, ExitReason, Note, VOTERS_MAX};
 use crate::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -327,7 +328,7 @@ impl Replica {
             return Err(ChangeRefusal::Stranger(self.settings.address));
         };
         // It would lead a cell that executes nothing.
-        if let Some(instance) = self.halted {
+        if let Some(instance) = self.halted() {
             return Err(ChangeRefusal::Halted(instance));
         }
         let (me, silence) = (self.settings.incarnation, self.silence_micros());
@@ -355,6 +356,8 @@ impl Replica {
         self.agreement.recover(genesis, &mut self.records);
         // The incarnations of the last generation end when they hear of this one: they must not be taken in.
         self.links.forget_words();
+        // Who goes on after a bug has decided to.
+        self.panics = Panics::default();
         Ok(())
     }
 
@@ -405,31 +408,6 @@ impl Replica {
         });
         let remembering = voters - forgot.count();
         (remembering * 2 <= voters).then_some((remembering, voters))
-    }
-
-    /// Panics of others: a second one at the same instance is a bug in executing it, a lone one is noise.
-    pub(super) fn watch_panics(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let mut seen: BTreeMap<Instance, usize> = BTreeMap::new();
-        let others = self.links.iter().filter_map(|(_, link)| link.heartbeat.as_ref()?.panicked);
-        for instance in others.chain(self.halted) {
-            *seen.entry(instance).or_default() += 1;
-        }
-        let bug = seen.into_iter().find(|(_, count)| *count >= 2).map(|(instance, _)| instance);
-        if bug != self.bug {
-            self.bug = bug;
-            if let Some(instance) = bug {
-                effects.push(Effect::Note(Note::Bug(instance)));
-            }
-        }
-        let Some(halted) = self.halted else { return };
-        if self.catching.snapshot.is_some() {
-            return;
-        }
-        let silence = self.silence_micros();
-        let past = self.links.iter().find(|(_, link)| link.alive(now, silence) && link.executed >= halted);
-        if let Some(donor) = past.map(|(peer, _)| peer) {
-            self.take_snapshot(donor, effects);
-        }
     }
 }
 

@@ -23,7 +23,7 @@ impl Replica {
 
     /// May answer reads at all: belongs to a cell, and is not a learner on its way to a vote.
     pub fn serves_reads(&self) -> bool {
-        if self.halted.is_some() || self.over {
+        if self.halted().is_some() || self.over {
             return false;
         }
         let named = self.configuration_now().and_then(|now| now.member(self.settings.incarnation));
@@ -56,7 +56,7 @@ impl Replica {
         let others = configuration.members.iter().filter_map(|member| {
             let link = self.links.of(member.incarnation).filter(|link| link.up)?;
             let heartbeat = link.heartbeat.as_ref()?;
-            let serves = (heartbeat.votes || heartbeat.extension) && heartbeat.panicked.is_none();
+            let serves = (heartbeat.votes || heartbeat.extension) && !heartbeat.is_halted();
             serves.then_some((heartbeat.load, member.address))
         });
         let mine = self.serves_reads().then_some((self.load, self.settings.address));
@@ -185,13 +185,13 @@ impl Replica {
     }
 
     fn trouble(&self) -> Option<String> {
-        if let Some(instance) = self.bug {
+        if let Some(instance) = self.panics.bug() {
             return Some(format!(
                 "two replicas panicked executing instance {}: a bug; execution stops there",
                 instance.0
             ));
         }
-        if let Some(instance) = self.halted {
+        if let Some(instance) = self.halted() {
             return Some(format!("executing instance {} panicked on this replica", instance.0));
         }
         if let Some((remembering, voters)) = self.forgotten().filter(|_| self.master().is_none()) {

@@ -1,6 +1,6 @@
 //! What a replica does by itself as time passes: heartbeats, naming a master, sending again what got lost.
 
-use super::{DIGEST_INTERVAL, Replica};
+use super::Replica;
 use crate::election::View;
 use crate::identity::{Incarnation, Instance, Time};
 use crate::message::{Heartbeat, Message};
@@ -36,21 +36,26 @@ impl Replica {
         self.ask_new(now, effects);
         self.give_up_alone(now, effects);
         self.elect(now, effects);
-        let peers: Vec<SocketAddr> =
-            self.links.iter().filter(|(_, link)| link.up).map(|(peer, _)| peer).collect();
-        for peer in peers {
-            self.send_heartbeat(now, peer, effects);
-        }
+        self.heartbeats(now, effects);
         self.grant_own(now);
         self.catch_up(now, effects);
         self.note_target(now);
-        self.watch_panics(now, effects);
+        self.come_back(now, effects);
         self.upkeep(now, effects);
         self.leave_when_done(now, effects);
         self.note_forgotten(now, effects);
         if self.ticks.is_multiple_of(DATA_TRIM_TICKS) {
             self.trim_data(now);
             self.hang_up_strangers(effects);
+        }
+    }
+
+    /// To every peer.
+    pub(super) fn heartbeats(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let peers: Vec<SocketAddr> =
+            self.links.iter().filter(|(_, link)| link.up).map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.send_heartbeat(now, peer, effects);
         }
     }
 
@@ -79,7 +84,7 @@ impl Replica {
                 .map_or((Instance(0), 0), |(instance, digest)| (*instance, *digest)),
             nonce,
             echo,
-            panicked: self.halted,
+            panicked: self.panics.own(),
             extension: self.settings.extension,
             yours: link.kept,
         };
@@ -102,7 +107,6 @@ impl Replica {
             self.agreement.success(round, heartbeat.success, &mut self.records);
             self.answer_master(now, from, &heartbeat, effects);
         }
-        let differs = self.digest_differs(sender, heartbeat.digest);
         let Some(link) = self.links.get_mut(from) else { return };
         if link.incarnation != sender {
             return;
@@ -111,10 +115,14 @@ impl Replica {
         link.echoed |= heartbeat.echo == link.nonce;
         link.executed = heartbeat.executed;
         link.heartbeat_at = now;
+        let panicked = heartbeat.panicked;
         link.heartbeat = Some(heartbeat);
-        if differs {
+        if self.differs() {
             self.exit(ExitReason::Differs(self.agreement.log().executed()), effects);
             return;
+        }
+        if let Some(instance) = panicked {
+            self.panic_heard(now, from, instance, effects);
         }
         self.elect(now, effects);
         self.catch_up(now, effects);
@@ -145,20 +153,17 @@ impl Replica {
         }
     }
 
-    /// Whether more than half of the voters report another state than ours after the same instance.
-    fn digest_differs(&self, sender: Incarnation, (instance, digest): (Instance, u64)) -> bool {
-        let Some(mine) = self.digests.get(&instance) else { return false };
-        if *mine == digest || !instance.0.is_multiple_of(DIGEST_INTERVAL) {
-            return false;
-        }
-        self.configuration_now().is_some_and(|configuration| {
-            configuration.majority(|voter| {
-                voter == sender
-                    || self.links.of(voter).and_then(|link| link.heartbeat.as_ref()).is_some_and(
-                        |heartbeat| heartbeat.digest.0 == instance && heartbeat.digest.1 != *mine,
-                    )
+    /// Whether more than half of the voters report another state than ours was after the same instance. Each may name
+    /// an instance of its own: under load no two heartbeats name the same, and a digest that differs differs ever after.
+    fn differs(&self) -> bool {
+        let reports_another = |voter: Incarnation| {
+            let heartbeat = self.links.of(voter).and_then(|link| link.heartbeat.as_ref());
+            heartbeat.is_some_and(|heartbeat| {
+                let (instance, digest) = heartbeat.digest;
+                self.digests.get(&instance).is_some_and(|mine| *mine != digest)
             })
-        })
+        };
+        self.configuration_now().is_some_and(|configuration| configuration.majority(reports_another))
     }
 
     /// Names a master, tells the others when the name changed, and wants a round when a majority names this replica.
@@ -168,8 +173,9 @@ impl Replica {
             now,
             me: self.settings.incarnation,
             age_ms: now.since(self.birth) / 1000,
-            votes: self.agreement.votes(),
-            halted: self.halted.is_some(),
+            // Where execution has stopped, a master could do nothing.
+            votes: self.agreement.votes() && self.panics.bug().is_none(),
+            halted: self.halted().is_some(),
             leads: self.reign,
             promised: self.agreement.acceptor().promised(),
             configuration,

@@ -1,5 +1,8 @@
 //! Whole replicas in one thread: recorded scripts, and schedules that once broke a promise.
 
+mod differs;
+mod losses;
+mod panics;
 mod schedules;
 mod scripts;
 mod world;

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 /// Whether a message passes: from, to, what.
-pub type Filter = Box<dyn Fn(u16, u16, &Message) -> bool>;
+pub type Filter = Box<dyn FnMut(u16, u16, &Message) -> bool>;
 
 const UNIT_MICROS: u64 = 100_000;
 
@@ -45,6 +45,9 @@ pub struct World {
     pub no_snapshot: bool,
     /// Executing that instance panics on that process.
     pub panic_at: BTreeSet<(u16, u64)>,
+    /// What goes wrong on that process: it is part of the state, and of the digest, from then on.
+    pub wrong: BTreeMap<u16, u64>,
+    pub exits: Vec<(u16, ExitReason)>,
 }
 
 pub fn address(id: u16) -> SocketAddr {
@@ -96,7 +99,8 @@ impl World {
             if let Executable::Command(bytes) | Executable::Large(_, bytes) = executable {
                 process.executed.push((instance, String::from_utf8_lossy(&bytes).into_owned()));
             }
-            process.replica.executed(now, instance.0.wrapping_mul(31), &mut effects);
+            let wrong = self.wrong.get(&id).copied().unwrap_or(0);
+            process.replica.executed(now, instance.0.wrapping_mul(31) + wrong, &mut effects);
         }
         for effect in effects {
             self.perform(id, effect);
@@ -118,16 +122,20 @@ impl World {
             }
             Effect::TakeSnapshot(_) if self.no_snapshot => {}
             Effect::TakeSnapshot(from) => {
-                // The host's part in one go: this world's state is the list of what was executed.
-                let donor = &self.processes[&from.port()];
-                let (position, executed) = (donor.replica.position(), donor.executed.clone());
-                let now = Time(self.now);
+                // The host's part in one go.
+                if let Some(position) = self.processes[&from.port()].replica.position() {
+                    let part = Message::SnapshotPart { position, part: 0, last: true, bytes: Bytes::new() };
+                    let part = self.envelope(from.port(), id, part);
+                    self.step(id, Input::Message(part));
+                }
+            }
+            Effect::Snapshot(from, _, Message::SnapshotPart { position, .. }) => {
+                // This world's state is the list of what was executed.
+                let executed = self.processes[&from.port()].executed.clone();
                 let process = self.processes.get_mut(&id).expect("it runs");
                 let mut effects = Vec::new();
-                if let Some(position) = position {
-                    process.executed = executed;
-                    process.replica.install(now, position, &mut effects);
-                }
+                process.executed = executed;
+                process.replica.install(Time(self.now), position, &mut effects);
                 effects.into_iter().for_each(|effect| self.perform(id, effect));
             }
             Effect::Note(note) => self.note(id, &note),
@@ -137,7 +145,8 @@ impl World {
             }
             Effect::Exit(reason) => {
                 writeln!(self.out, "{id} exits: {reason}").expect("a string");
-                assert!(!matches!(reason, ExitReason::Differs(_)));
+                assert!(!self.wrong.is_empty() || !matches!(reason, ExitReason::Differs(_)));
+                self.exits.push((id, reason));
                 self.processes.remove(&id);
             }
             Effect::Persist(record) => self.processes.get_mut(&id).expect("it runs").records.push(record),
@@ -206,14 +215,14 @@ impl World {
             self.relink();
             for (to, envelope) in std::mem::take(&mut self.wire) {
                 let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
-                if known
-                    && self
-                        .filter
-                        .as_ref()
-                        .is_none_or(|f| f(envelope.from.port(), to.port(), &envelope.message))
+                let arrives = known
                     && self.connected(envelope.from.port(), to.port())
-                    && !self.paused.contains(&to.port())
-                {
+                    && !self.paused.contains(&to.port());
+                let filter = &mut self.filter;
+                let mut passes = |message: &Message| {
+                    filter.as_mut().is_none_or(|filter| filter(envelope.from.port(), to.port(), message))
+                };
+                if arrives && passes(&envelope.message) {
                     self.step(to.port(), Input::Message(envelope));
                 }
             }

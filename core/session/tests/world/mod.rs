@@ -61,11 +61,11 @@ pub fn address(index: usize) -> SocketAddr {
 
 impl World {
     pub fn new(size: usize) -> World {
-        World::with_fragile(size, None)
+        World::with_fragile(size, &[])
     }
 
-    /// One node's application panics on `panic`.
-    pub fn with_fragile(size: usize, fragile: Option<usize>) -> World {
+    /// The applications of these nodes panic on `panic`.
+    pub fn with_fragile(size: usize, fragile: &[usize]) -> World {
         let mut world = World {
             now: Time(1_000_000),
             nodes: Vec::new(),
@@ -78,7 +78,7 @@ impl World {
             deaf: BTreeSet::new(),
         };
         for index in 0..size {
-            let cell = world.empty_cell(index, size, fragile == Some(index));
+            let cell = world.empty_cell(index, size, fragile.contains(&index));
             world.nodes.push(Node {
                 address: address(index),
                 cell,
