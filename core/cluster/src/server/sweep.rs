@@ -5,7 +5,7 @@ use super::Server;
 use super::judge::{Content, Says};
 use super::pendings::Pending;
 use super::world::{State, World};
-use crate::{Fault, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
+use crate::{Fault, Head, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;
 
@@ -16,6 +16,8 @@ pub(crate) struct Sweep {
     /// Records dropped since the last note.
     dropped: u64,
     ticks: u64,
+    /// It goes on then: the last step found more to do than one does.
+    pub again_at: Option<Time>,
 }
 
 impl<S: Store> Server<S> {
@@ -23,6 +25,12 @@ impl<S: Store> Server<S> {
         if self.watermark_at.is_some_and(|at| now >= at) {
             self.watermark_at = None;
             self.send_watermarks(effects);
+        }
+        if self.copy_at.is_some_and(|at| now >= at) {
+            self.copy_more(now, effects);
+        }
+        if self.sweep.again_at.is_some_and(|at| now >= at) {
+            self.sweep_on(now, effects);
         }
         if now < self.tick_at {
             return;
@@ -42,9 +50,16 @@ impl<S: Store> Server<S> {
         self.sweep.ticks += 1;
         if self.sweep.ticks.is_multiple_of(SWEEP_TICKS) {
             self.ask_about_marks(now, effects);
-            if let Err(fault) = self.sweep_some(now, effects) {
-                self.store_fault(&fault, effects);
+            if self.sweep.again_at.is_none() {
+                self.sweep_on(now, effects);
             }
+        }
+    }
+
+    fn sweep_on(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        self.sweep.again_at = None;
+        if let Err(fault) = self.sweep_some(now, effects) {
+            self.store_fault(&fault, effects);
         }
     }
 
@@ -72,30 +87,49 @@ impl<S: Store> Server<S> {
         let first = self.sweep.after.as_ref().map_or(KeyHash(0), |key| key.hash);
         let found = self.store.scan(first, KeyHash(u64::MAX), self.sweep.after.as_ref(), SWEEP_COUNT)?;
         let ended = found.len() < SWEEP_COUNT;
-        self.sweep.after = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
+        let last = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
+        let mut room = CHANGE_COUNT;
         for (key, head) in found {
-            let Some(world) = &self.world else { return Ok(()) };
-            let piece = *world.piece(key.hash);
-            match (piece.state, head.kind) {
-                // Rule 17: everybody knows where it is now, and this server was an owner before.
-                (State::Gone, _) if self.owned && world.may_drop() => {
-                    self.store.remove(key.hash, &key.key)?;
-                    self.sweep.dropped += 1;
-                }
-                (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
-                    self.store.remove(key.hash, &key.key)?;
-                }
-                (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
-                    self.expire_value(now, key, effects);
-                }
-                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, _) => {}
+            if room == 0 {
+                self.sweep.again_at = Some(now.plus_micros(AGAIN_MICROS));
+                return Ok(());
             }
+            self.sweep.after = Some(key.clone());
+            room -= usize::from(self.sweep_one(now, key, head, effects)?);
         }
+        self.sweep.after = last;
         if ended && self.sweep.dropped > 0 {
             let records = std::mem::take(&mut self.sweep.dropped);
             effects.push(ServerEffect::Note(ServerNote::Dropped { records }));
         }
         Ok(())
+    }
+
+    /// True: there was something to do.
+    fn sweep_one(
+        &mut self,
+        now: Time,
+        key: StoreKey,
+        head: Head,
+        effects: &mut Vec<ServerEffect>,
+    ) -> Result<bool, Fault> {
+        let Some(world) = &self.world else { return Ok(false) };
+        match (world.piece(key.hash).state, head.kind) {
+            // Rule 17: everybody knows where it is now, and this server was an owner before.
+            (State::Gone, _) if self.owned && world.may_drop() => {
+                self.store.remove(key.hash, &key.key)?;
+                self.sweep.dropped += 1;
+                Ok(true)
+            }
+            (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
+                self.store.remove(key.hash, &key.key)?;
+                Ok(true)
+            }
+            (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
+                Ok(self.expire_value(now, key, effects))
+            }
+            (State::Normal | State::Settling | State::Catching { .. } | State::Gone, _) => Ok(false),
+        }
     }
 
     /// Rule 19.
@@ -128,20 +162,21 @@ impl<S: Store> Server<S> {
         self.pending.contains_key(key) && gone.is_some_and(|head| head.kind == Kind::Value)
     }
 
-    /// Rule 18: the primary writes a tombstone, by the ordinary way of a write.
-    fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
-        let Some(world) = &self.world else { return };
+    /// Rule 18: the primary writes a tombstone, by the ordinary way of a write. True: it does.
+    fn expire_value(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) -> bool {
+        let Some(world) = &self.world else { return false };
         let arc = world.arc(world.piece(key.hash));
         let few = arc.acknowledgers().count() < self.settings.copies_min;
         let busy = self.store.is_full() || self.is_busy(&key);
         if !world.is_primary(arc) || few || busy || self.pending.contains_key(&key) {
-            return;
+            return false;
         }
-        let Ok(head) = self.store.head(key.hash, &key.key) else { return };
+        let Ok(head) = self.store.head(key.hash, &key.key) else { return false };
         let content =
             Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
         let record = self.stamped(head.as_ref(), &content);
         self.begin(now, key, Pending::new(record, None), effects);
+        true
     }
 }
 
@@ -156,6 +191,12 @@ const SWEEP_TICKS: u64 = 2;
 
 /// Records that one step of the sweep looks at.
 const SWEEP_COUNT: usize = 1024;
+
+/// Records that one step of the sweep removes, or writes tombstones for: it keeps clients waiting.
+const CHANGE_COUNT: usize = 128;
+
+/// After a step that found more, which goes on sooner.
+const AGAIN_MICROS: u64 = 10_000;
 
 /// Frames without acknowledgement are sent again after this long.
 const RESEND_MICROS: u64 = 300_000;

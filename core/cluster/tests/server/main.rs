@@ -3,5 +3,6 @@
 mod bounds;
 mod disk;
 mod house;
+mod pace;
 mod settlement;
 mod strangers;
