@@ -278,7 +278,7 @@ impl<S: Store> Server<S> {
 }
 
 /// Records dropped in one step.
-const DROP_COUNT: usize = 1024;
+const DROP_COUNT: usize = 256;
 
 /// Between two such steps: requests have their turn.
 const DROP_PAUSE_MICROS: u64 = 1_000;

@@ -184,4 +184,4 @@ pub(super) fn digest(values: &[(StoreKey, Head)]) -> (u64, u64) {
 }
 
 /// Records of one bucket that its receiver looks at in one step, and may have to remove.
-const HELD_MAX: usize = 1024;
+const HELD_MAX: usize = 256;

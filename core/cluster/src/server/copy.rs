@@ -4,6 +4,7 @@
 use super::Server;
 use super::catching::{Held, digest};
 use super::judge::{Content, Says};
+use super::pace::work_of;
 use super::pendings::Pending;
 use super::world::State;
 use crate::{
@@ -23,9 +24,6 @@ pub(crate) struct Copies {
     next: usize,
     records_sent: u64,
     bytes_sent: u64,
-    /// Bytes that may be sent now, of the job's rate. Below 0: sent ahead, and to be waited for.
-    allowance: i64,
-    allowed_at: Time,
     reported: bool,
 }
 
@@ -52,6 +50,8 @@ struct Bucket {
     sent_at: Time,
     /// It is of ids, and these are passed when it is answered; none: it is of records.
     ids: Option<Passed>,
+    /// What bringing it was counted as.
+    work: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,12 @@ enum Passed {
 
 impl Copy {
     fn is_done(&self) -> bool {
-        self.ids == Passed::All && self.cursor.is_none() && self.bucket.is_none() && self.waits.is_empty()
+        self.is_all_sent() && self.bucket.is_none() && self.waits.is_empty()
+    }
+
+    /// There is nothing to start, though writes may have to be waited for.
+    fn is_all_sent(&self) -> bool {
+        self.ids == Passed::All && self.cursor.is_none()
     }
 
     /// The records of that range are under way.
@@ -80,17 +85,9 @@ impl Copy {
 }
 
 impl Copies {
-    pub fn new(now: Time) -> Copies {
-        Copies {
-            job: SpaceNumber(0),
-            list: Vec::new(),
-            next: 0,
-            records_sent: 0,
-            bytes_sent: 0,
-            allowance: 0,
-            allowed_at: now,
-            reported: true,
-        }
+    pub fn new() -> Copies {
+        let (job, list) = (SpaceNumber(0), Vec::new());
+        Copies { job, list, next: 0, records_sent: 0, bytes_sent: 0, reported: true }
     }
 
     pub fn progress(&self) -> Progress {
@@ -143,7 +140,8 @@ impl<S: Store> Server<S> {
         if self.copies.job == job {
             before.extend(self.copies.list.drain(..).map(|copy| ((copy.to, copy.range), copy)));
         } else {
-            self.copies = Copies { job, ..Copies::new(now) };
+            self.copies = Copies { job, ..Copies::new() };
+            self.pace.begin(now);
         }
         let full = world.space.job.is_some_and(|job| job.full);
         let mut list = Vec::new();
@@ -169,15 +167,19 @@ impl<S: Store> Server<S> {
         if !list.is_empty() {
             effects.push(ServerEffect::Note(ServerNote::CopyBegan { copies: list.len() as u64 }));
         }
+        let senders: BTreeSet<u16> = world.table.arcs().iter().filter_map(Arc::primary).collect();
+        let receivers: BTreeSet<ServerId> = list.iter().map(|copy| copy.to).collect();
+        self.pace.divide(senders.len(), receivers.len());
         self.copies.list = list;
         self.copy_more(now, effects);
     }
 
-    /// Starts as many buckets as the window and the rate allow.
+    /// Starts as many buckets as the window, the rate and the clients allow.
     pub(super) fn copy_more(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        self.copy_at = None;
         let Some(world) = &self.world else { return };
         let Some(job) = world.space.job else { return };
-        self.copies.allow(now, job.rate);
+        self.pace.allow(now, job.rate);
         while self.copies.list.get(self.copies.next).is_some_and(Copy::is_done) {
             self.copies.next += 1;
         }
@@ -206,6 +208,13 @@ impl<S: Store> Server<S> {
                 Some(_) => self.copies.list[at].step_back(),
                 None => {}
             }
+            if self.copies.list[at].is_all_sent() {
+                continue;
+            }
+            self.copy_at = self.pace.waits_until(now);
+            if self.copy_at.is_some() {
+                break;
+            }
             if self.start_bucket(now, at, job.rate, effects) {
                 in_flight += 1;
             }
@@ -216,7 +225,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return false };
         let copy = &self.copies.list[at];
         let link = world.space.index_of(copy.to).map(|index| &self.links[usize::from(index)]);
-        if !link.is_some_and(|link| link.up) || (rate != 0 && self.copies.allowance <= 0) {
+        if !link.is_some_and(|link| link.up) || !self.pace.within_rate(rate) {
             return false;
         }
         match copy.ids {
@@ -246,6 +255,8 @@ impl<S: Store> Server<S> {
             part.remembered.extend(self.pending_ids(range));
         }
         let ids = Some(part.next.map_or(Passed::All, |next| Passed::Upto(Some(next))));
+        let work = work_of(part.remembered.len(), part.bytes);
+        self.pace.spend(work);
         let message = Message::CopyIds {
             job: self.copies.job,
             space: world.number(),
@@ -254,7 +265,7 @@ impl<S: Store> Server<S> {
             remembered: part.remembered,
             lowest_open: self.ids.lowest_open(),
         };
-        self.copies.list[at].bucket = Some(Bucket { range, sent_at: now, ids });
+        self.copies.list[at].bucket = Some(Bucket { range, sent_at: now, ids, work });
         effects.push(ServerEffect::Server(to, message));
         true
     }
@@ -283,7 +294,10 @@ impl<S: Store> Server<S> {
         let pending = self.pending_in(range).next().is_some();
         let is_comer =
             world.space.index_of(to).is_some_and(|to| world.table.arc(cursor).comers.contains(&to));
-        self.sent(now, at, range);
+        let bytes = heads.iter().map(|(key, head)| key.key.len() + head.data_bytes as usize).sum();
+        let work = work_of(heads.len(), bytes);
+        self.pace.spend(work);
+        self.sent(now, at, range, work);
         if pending && is_comer {
             // Digests would differ: at once what is committed, and the names of what is not.
             return self.send_records(now, at, range, effects);
@@ -295,9 +309,9 @@ impl<S: Store> Server<S> {
         true
     }
 
-    fn sent(&mut self, now: Time, at: usize, range: Range) {
+    fn sent(&mut self, now: Time, at: usize, range: Range, work: u64) {
         let copy = &mut self.copies.list[at];
-        copy.bucket = Some(Bucket { range, sent_at: now, ids: None });
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: None, work });
         copy.cursor = (range.last < copy.range.last).then(|| KeyHash(range.last.0 + 1));
     }
 
@@ -375,8 +389,10 @@ impl<S: Store> Server<S> {
         let (job, space) = (self.copies.job, world.number());
         self.copies.records_sent += records.len() as u64;
         self.copies.bytes_sent += bytes;
-        self.copies.allowance = self.copies.allowance.saturating_sub(bytes as i64);
-        self.sent(now, at, range);
+        self.pace.sent(bytes);
+        // Counted when it was begun.
+        let work = self.copies.list[at].bucket.map_or(0, |bucket| bucket.work);
+        self.sent(now, at, range, work);
         let copy = &mut self.copies.list[at];
         copy.waits.extend(waits);
         let to = copy.to;
@@ -433,6 +449,12 @@ impl<S: Store> Server<S> {
         range: Range,
         effects: &mut Vec<ServerEffect>,
     ) {
+        if job != self.copies.job {
+            return;
+        }
+        if let Some(bucket) = self.copies.find(from, range).and_then(|copy| copy.bucket) {
+            self.pace.spare(bucket.work);
+        }
         self.copy_stored(now, from, job, range, effects);
     }
 
@@ -552,21 +574,12 @@ impl Copy {
     }
 }
 
-impl Copies {
-    /// The rate's share of the time since it was last counted, at most a second's.
-    fn allow(&mut self, now: Time, rate: u64) {
-        let micros = now.since(self.allowed_at);
-        self.allowed_at = now;
-        let more = u128::from(rate) * u128::from(micros) / 1_000_000;
-        let (more, most) = (i64::try_from(more).unwrap_or(i64::MAX), i64::try_from(rate).unwrap_or(i64::MAX));
-        self.allowance = self.allowance.saturating_add(more).min(most);
-    }
-}
-
 /// Buckets under way at once: enough to keep the link busy, few enough to leave it to the clients.
-const BUCKETS_MAX: usize = 8;
-const BUCKET_RECORDS_MAX: usize = 512;
-const BUCKET_BYTES_MAX: usize = 256 * 1024;
+const BUCKETS_MAX: usize = 16;
+
+/// A turn that reads or puts a bucket keeps clients waiting: a few tenths of a millisecond.
+const BUCKET_RECORDS_MAX: usize = 128;
+const BUCKET_BYTES_MAX: usize = 64 * 1024;
 
 /// A bucket without an answer is tried again after this long.
 const AGAIN_MICROS: u64 = 1_000_000;

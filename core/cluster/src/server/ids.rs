@@ -26,6 +26,7 @@ struct OfGateway {
 /// Some of what is remembered, and up to where that is all; none: there is no more.
 pub(crate) struct Part {
     pub remembered: Vec<Remembered>,
+    pub bytes: usize,
     pub next: Option<RequestId>,
 }
 
@@ -94,8 +95,8 @@ impl Ids {
 
     /// Those of keys that are `inside`, after that one, as many as one message and one step take.
     pub fn part(&self, after: Option<RequestId>, inside: impl Fn(RequestId, KeyHash) -> bool) -> Part {
-        let mut part = Part { remembered: Vec::new(), next: None };
-        let (mut bytes, mut looked) = (0, 0);
+        let mut part = Part { remembered: Vec::new(), bytes: 0, next: None };
+        let mut looked = 0;
         let from = after.map_or(GatewayId(0), |after| after.gateway);
         for (&gateway, of) in self.gateways.range(from..) {
             let first = match after {
@@ -106,10 +107,10 @@ impl Ids {
                 let id = RequestId { gateway, seq };
                 looked += 1;
                 if inside(id, *hash) {
-                    bytes += bytes_of(reply);
+                    part.bytes += bytes_of(reply);
                     part.remembered.push(Remembered { id, hash: *hash, reply: reply.clone() });
                 }
-                if bytes >= PART_BYTES_MAX || looked >= LOOKED_MAX {
+                if part.bytes >= PART_BYTES_MAX || looked >= LOOKED_MAX {
                     part.next = Some(id);
                     return part;
                 }
@@ -163,5 +164,5 @@ const ENTRY_BYTES: usize = 112;
 /// Replies in one message.
 const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Entries looked at in one step.
-const LOOKED_MAX: usize = 65_536;
+/// Entries looked at in one step: some tenths of a millisecond.
+const LOOKED_MAX: usize = 8_192;

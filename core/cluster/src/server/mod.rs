@@ -9,6 +9,7 @@ mod flush;
 mod ids;
 mod judge;
 mod link;
+mod pace;
 mod pendings;
 #[cfg(feature = "mutants")]
 mod portrait;
@@ -28,6 +29,7 @@ use ids::Ids;
 use kumo_paxos::Time;
 use kumo_session::{ConnectionId, UnixMillis};
 use link::Link;
+use pace::Pace;
 use pendings::Pendings;
 use read::Reads;
 use replica::Mark;
@@ -68,6 +70,9 @@ pub struct Server<S: Store> {
     ids: Ids,
     settlement: Option<Settlement>,
     copies: Copies,
+    pace: Pace,
+    /// Copying goes on then: until then clients come first.
+    copy_at: Option<Time>,
     reads: Reads,
     /// The newest space that a gateway's connection was given.
     told: BTreeMap<ConnectionId, SpaceNumber>,
@@ -121,7 +126,9 @@ impl<S: Store> Server<S> {
             replicated: BTreeSet::new(),
             ids: Ids::default(),
             settlement: None,
-            copies: Copies::new(now),
+            copies: Copies::new(),
+            pace: Pace::new(now),
+            copy_at: None,
             reads: Reads::default(),
             told: BTreeMap::new(),
             owned: false,
@@ -176,7 +183,8 @@ impl<S: Store> Server<S> {
 
     /// When to call `step` with [`ServerInput::Timeout`] at the latest.
     pub fn deadline(&self) -> Option<Time> {
-        Some(self.watermark_at.map_or(self.tick_at, |at| at.min(self.tick_at)))
+        let sooner = [self.watermark_at, self.copy_at, self.sweep.again_at];
+        sooner.into_iter().flatten().chain([self.tick_at]).min()
     }
 
     pub fn store(&self) -> &S {
@@ -278,7 +286,10 @@ impl<S: Store> Server<S> {
 
     fn gateway(&mut self, now: Time, from: ConnectionId, message: Message, effects: &mut Vec<ServerEffect>) {
         match message {
-            Message::Request(request) => self.request(now, from, request, effects),
+            Message::Request(request) => {
+                self.pace.asked(now);
+                self.request(now, from, request, effects);
+            }
             Message::NewSpace { space } => self.adopt(now, space, effects),
             Message::Flush { ticket } => self.flush(now, from, ticket, effects),
             _other => {}

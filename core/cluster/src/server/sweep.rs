@@ -3,7 +3,9 @@
 
 use super::Server;
 use super::world::{State, World};
-use crate::{Fault, Garbage, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey};
+use crate::{
+    Fault, Garbage, Head, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey,
+};
 use kumo_paxos::Time;
 
 /// Where the sweep through the store is.
@@ -16,6 +18,8 @@ pub(crate) struct Sweep {
     /// What the last whole pass found, and this one so far.
     garbage: Garbage,
     counting: Garbage,
+    /// It goes on then: the last step found more to do than one does.
+    pub again_at: Option<Time>,
 }
 
 impl Sweep {
@@ -42,6 +46,12 @@ impl<S: Store> Server<S> {
             self.watermark_at = None;
             self.send_watermarks(effects);
         }
+        if self.copy_at.is_some_and(|at| now >= at) {
+            self.copy_more(now, effects);
+        }
+        if self.sweep.again_at.is_some_and(|at| now >= at) {
+            self.sweep_on(now, effects);
+        }
         if now < self.tick_at {
             return;
         }
@@ -60,9 +70,16 @@ impl<S: Store> Server<S> {
         self.sweep.ticks += 1;
         if self.sweep.ticks.is_multiple_of(SWEEP_TICKS) {
             self.ask_about_marks(now, effects);
-            if let Err(fault) = self.sweep_some(now, effects) {
-                self.store_fault(&fault, effects);
+            if self.sweep.again_at.is_none() {
+                self.sweep_on(now, effects);
             }
+        }
+    }
+
+    fn sweep_on(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        self.sweep.again_at = None;
+        if let Err(fault) = self.sweep_some(now, effects) {
+            self.store_fault(&fault, effects);
         }
     }
 
@@ -90,31 +107,17 @@ impl<S: Store> Server<S> {
         let first = self.sweep.after.as_ref().map_or(KeyHash(0), |key| key.hash);
         let found = self.store.scan(first, KeyHash(u64::MAX), self.sweep.after.as_ref(), SWEEP_COUNT)?;
         let ended = found.len() < SWEEP_COUNT;
-        self.sweep.after = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
+        let last = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
+        let mut room = CHANGE_COUNT;
         for (key, head) in found {
-            let Some(world) = &self.world else { return Ok(()) };
-            let piece = *world.piece(key.hash);
-            match (piece.state, head.kind) {
-                // Rule 17: everybody knows where it is now, and this server was an owner before.
-                (State::Gone, _) if self.owned && world.may_drop() => {
-                    self.store.remove(key.hash, &key.key)?;
-                    self.sweep.dropped += 1;
-                }
-                (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
-                    self.store.remove(key.hash, &key.key)?;
-                }
-                (_, Kind::Tombstone) => {
-                    let age = self.age_seconds(now, head.stamp);
-                    let due = self.is_due(age);
-                    self.sweep.keeps(&key, age, due);
-                }
-                (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
-                    // If it cannot be now, a later pass tries again.
-                    let _hindrance = self.expire_value(now, key, effects);
-                }
-                (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {}
+            if room == 0 {
+                self.sweep.again_at = Some(now.plus_micros(AGAIN_MICROS));
+                return Ok(());
             }
+            self.sweep.after = Some(key.clone());
+            room -= usize::from(self.sweep_one(now, key, head, effects)?);
         }
+        self.sweep.after = last;
         if ended {
             self.sweep.ended();
         }
@@ -132,6 +135,42 @@ impl<S: Store> Server<S> {
 
     fn is_due(&self, age_seconds: u64) -> bool {
         age_seconds.saturating_mul(1_000_000) >= self.settings.tombstone_micros_min
+    }
+
+    /// True: there was something to do.
+    fn sweep_one(
+        &mut self,
+        now: Time,
+        key: StoreKey,
+        head: Head,
+        effects: &mut Vec<ServerEffect>,
+    ) -> Result<bool, Fault> {
+        let Some(world) = &self.world else { return Ok(false) };
+        match (world.piece(key.hash).state, head.kind) {
+            // Rule 17: everybody knows where it is now, and this server was an owner before.
+            (State::Gone, _) if self.owned && world.may_drop() => {
+                self.store.remove(key.hash, &key.key)?;
+                self.sweep.dropped += 1;
+                Ok(true)
+            }
+            (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
+                self.store.remove(key.hash, &key.key)?;
+                Ok(true)
+            }
+            (_, Kind::Tombstone) => {
+                let age = self.age_seconds(now, head.stamp);
+                let due = self.is_due(age);
+                self.sweep.keeps(&key, age, due);
+                Ok(false)
+            }
+            (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
+                // If it cannot be now, a later pass tries again.
+                Ok(self.expire_value(now, key, effects).is_none())
+            }
+            (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {
+                Ok(false)
+            }
+        }
     }
 
     /// Rule 19.
@@ -158,6 +197,12 @@ const SWEEP_COUNT: usize = 1024;
 
 /// What a tombstone takes in a store's memory beside its key: its stamp, its kind, and its place in the order.
 const TOMBSTONE_BYTES: u64 = 40;
+
+/// Records that one step of the sweep removes, or writes tombstones for: it keeps clients waiting.
+const CHANGE_COUNT: usize = 128;
+
+/// After a step that found more, which goes on sooner.
+const AGAIN_MICROS: u64 = 10_000;
 
 /// Frames without acknowledgement are sent again after this long.
 const RESEND_MICROS: u64 = 300_000;
