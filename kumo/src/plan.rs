@@ -4,11 +4,13 @@ mod arithmetic;
 mod crashes;
 mod owners;
 mod question;
+mod world;
 
 use crate::failure::Failure;
 use crate::output::{Out, row, table};
 use arithmetic as sums;
 use clap::Args;
+use crashes::{Judged, Measured};
 use owners::Owners;
 use question::{Question, Store};
 use serde_json::{Map, Value, json};
@@ -35,7 +37,8 @@ pub struct Plan {
     /// The time that the rate is of
     #[arg(long, value_name = "TIME", default_value = "365d", allow_hyphen_values = true)]
     period: String,
-    /// Crash machines by lot as well, and print what came out beside what was calculated
+    /// Crash machines by lot as well, under a real cell in virtual time, and print what came out beside what was
+    /// calculated
     #[arg(long)]
     simulate: bool,
     /// How often, for --simulate
@@ -48,11 +51,14 @@ pub struct Plan {
 
 pub fn run(plan: &Plan, out: &Out) -> Result<(), Failure> {
     let question = Question::new(plan)?;
-    let mut lines = cell(&question);
+    let run = question.simulation.as_ref();
+    let measured = run.map(|run| crashes::cell(question.replicas, question.rate, run.trials, run.seed));
+    let mut lines = cell(&question, measured.as_ref());
     if let Some(store) = &question.store {
         lines.extend(self::store(&question, store));
     }
-    out.result(object(&question, &lines), || text(&question, &lines))
+    let judged = measured.and_then(|measured| measured.cell);
+    out.result(object(&question, judged, &lines), || text(&question, judged, &lines))
 }
 
 /// One number: its key, how it comes about, and how often it came about by lot.
@@ -98,9 +104,9 @@ impl Number {
     }
 }
 
-fn cell(question: &Question) -> Vec<Line> {
+fn cell(question: &Question, measured: Option<&Measured>) -> Vec<Line> {
     let (n, r) = (question.replicas, question.rate);
-    let measured = question.simulation.as_ref().map(|run| crashes::cell(n, r, run.trials, run.seed));
+    let judged = measured.and_then(|measured| measured.cell);
     let line = |key, computed, measured, meaning: String| Line {
         key,
         of: Section::Cell,
@@ -113,7 +119,7 @@ fn cell(question: &Question) -> Vec<Line> {
         line(
             "cell_reliability",
             Number::Except(sums::cell_failure(n, r)),
-            measured.map(|measured| measured.works),
+            judged.map(|judged| judged.works),
             format!("at least {majority} of {n} work: the exact sum"),
         ),
         line(
@@ -125,7 +131,7 @@ fn cell(question: &Question) -> Vec<Line> {
         line(
             "data_survival",
             Number::Except(sums::all_lost(n, r)),
-            measured.map(|measured| measured.survives),
+            judged.map(|judged| judged.survives),
             format!("at least 1 of {n} is left"),
         ),
         line(
@@ -137,7 +143,7 @@ fn cell(question: &Question) -> Vec<Line> {
         line(
             "parallel",
             Number::Except(sums::all_lost(n, r)),
-            measured.map(|measured| measured.survives),
+            measured.map(|measured| measured.any_up),
             format!("one of {n} works, when one is enough"),
         ),
         line(
@@ -206,7 +212,7 @@ fn store(question: &Question, store: &Store) -> Vec<Line> {
     lines
 }
 
-fn object(question: &Question, lines: &[Line]) -> Value {
+fn object(question: &Question, judged: Option<Judged>, lines: &[Line]) -> Value {
     let section = |of: Section| lines.iter().filter(move |line| line.of == of);
     let mut object = json!({ "rate": question.rate, "replicas": question.replicas });
     for line in section(Section::Cell) {
@@ -233,11 +239,14 @@ fn object(question: &Question, lines: &[Line]) -> Value {
             measured.insert(line.key.to_owned(), json!(count as f64 / run.trials as f64));
         }
         object["simulated"] = json!({ "trials": run.trials, "seed": run.seed, "measured": measured });
+        if let Some(judged) = judged {
+            object["simulated"]["cells_run"] = json!(judged.runs);
+        }
     }
     object
 }
 
-fn text(question: &Question, lines: &[Line]) -> String {
+fn text(question: &Question, judged: Option<Judged>, lines: &[Line]) -> String {
     let mut rows = vec![row([&"WHAT", &"COMPUTED"])];
     if question.simulation.is_some() {
         rows[0].push("MEASURED".to_owned());
@@ -255,7 +264,14 @@ fn text(question: &Question, lines: &[Line]) -> String {
     }
     let mut text = table(&rows);
     if let Some(run) = &question.simulation {
-        text.push_str(&format!("measured in {} trials, seed {}\n", run.trials, run.seed));
+        text.push_str(&format!("measured in {} trials, seed {}", run.trials, run.seed));
+        if let Some(judged) = judged {
+            text.push_str(&format!(
+                "; cells run: {}, one for every set of machines that was lost",
+                judged.runs
+            ));
+        }
+        text.push('\n');
     }
     for note in question.notes() {
         text.push_str(&note);
@@ -314,5 +330,11 @@ A store of S servers and C copies; w is the share of --repair in --period:
                      the other owners of a key of its are away, each u of the time, and no key was lost before; an
                      approximation, a little too high, for a w that is small
 
---simulate loses machines by lot and asks kumo's own majority rule and hash ring what is left.
---format json: rate, replicas, the keys above, cell_failure, data_loss, store{}, simulated{trials, seed, measured{}}.";
+--simulate loses machines by the simulator's lot and has kumo itself say what is left:
+  cell_reliability   for every set of lost machines that comes up, a cell of N replicas, the real code, is run in virtual
+                     time: it forms, executes a write, loses those machines with their memory, and works when it decides
+                     another write within an election's time
+  data_survival      and the first write survives when a replica is left that has it
+  the store          the owners of keys on kumo's own ring of S servers; C of one key lost is a key lost
+--format json: rate, replicas, the keys above, cell_failure, data_loss, store{}, simulated{trials, seed, measured{},
+cells_run}.";

@@ -216,6 +216,25 @@ fn one_seed_gives_one_run_and_text_names_the_trials() {
     assert!(run("7").contains("measured in 1000 trials, seed 7"), "{}", run("7"));
 }
 
+/// Beyond what a cell may have there is nothing to run, and nothing is said to be measured.
+#[test]
+fn a_cell_is_run_for_every_set_of_lost_machines_up_to_the_largest_cell() {
+    let simulated = |replicas: &str| {
+        let arguments = ["--rate", "50%", "--replicas", replicas, "--simulate", "--trials", "5000"];
+        plan(&arguments)["simulated"].clone()
+    };
+    assert_eq!(simulated("3")["cells_run"], 8);
+    assert_eq!(simulated("7")["cells_run"], 128);
+    let none = simulated("8");
+    assert!(none.get("cells_run").is_none(), "{none}");
+    let keys: Vec<&String> = none["measured"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["series", "parallel"]);
+    let arguments = ["plan", "--rate", "50%", "--replicas", "8", "--simulate"];
+    let output = Command::new(KUMO).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("at most 7 voters: one of this size was calculated, and cannot be run"), "{text}");
+}
+
 #[test]
 fn a_bad_question_is_one_line_and_status_2() {
     for (arguments, word) in [

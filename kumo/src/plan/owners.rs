@@ -76,6 +76,51 @@ const PORT: u16 = 19800;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kumo_cluster::{COPIES, Incarnation, Member, MemberState, Space, SpaceNumber, Table};
+    use kumo_paxos::CellId;
+    use lot::Random;
+
+    /// The hash space of a store in which those servers are lost, in this order.
+    fn space(servers: u32, lost: &[bool]) -> Space {
+        let mut space = Space::empty(CellId(1), SpaceNumber(1));
+        space.members = (0..servers)
+            .map(|index| Member {
+                address: SocketAddr::from((Ipv4Addr::from(FIRST_HOST + index), PORT)),
+                incarnation: Incarnation(1),
+                state: match lost[index as usize] {
+                    true => MemberState::Fault { order: u64::from(index) + 1 },
+                    false => MemberState::Active,
+                },
+            })
+            .collect();
+        space.rhs = (0..servers as u16).collect();
+        space.whs = space.rhs.clone();
+        assert!(space.well_formed());
+        space
+    }
+
+    /// What the store itself makes of its servers' faults: an arc that nobody serves is lost here and nowhere else.
+    #[test]
+    fn the_stores_own_table_agrees() {
+        for servers in [3, 5, 12, 40] {
+            let owners = Owners::new(servers, COPIES as u32);
+            let mut lot = Random::new(u64::from(servers), "faults");
+            let mut fatal = 0;
+            for _ in 0..200 {
+                let most = (servers as usize).min(COPIES + 2);
+                let mut lost = vec![false; servers as usize];
+                for _ in 0..lot.between(1, most as u64) {
+                    lost[lot.below(u64::from(servers)) as usize] = true;
+                }
+                let count = lost.iter().filter(|&&lost| lost).count() as u32;
+                let table = Table::new(&space(servers, &lost));
+                let unserved = table.arcs().iter().any(|arc| arc.readers.is_empty());
+                assert_eq!(owners.all_lost(&lost, count), unserved, "{lost:?}");
+                fatal += u32::from(unserved);
+            }
+            assert!((1..200).contains(&fatal), "{servers} servers: {fatal}");
+        }
+    }
 
     #[test]
     fn few_servers_own_keys_in_every_combination() {

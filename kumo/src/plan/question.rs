@@ -44,7 +44,11 @@ impl Question {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.replicas as usize > VOTERS_MAX {
-            notes.push(format!("note: a cell of kumo has at most {VOTERS_MAX} voters"));
+            let unmeasured = match self.simulation {
+                Some(_) => ": one of this size was calculated, and cannot be run",
+                None => "",
+            };
+            notes.push(format!("note: a cell of kumo has at most {VOTERS_MAX} voters{unmeasured}"));
         }
         if self.replicas.is_multiple_of(2) {
             let fewer = self.replicas - 1;

@@ -1,9 +1,9 @@
 //! [`Disk`]: what a durable node's files hold, what is really on the platter, and what a crash leaves of it.
 
-use crate::random::Random;
 use bytes::Bytes;
 use kumo_paxos::{Incarnation, Position, Record};
 use kumo_wire::Wire;
+use lot::Random;
 
 /// One node's disk: a log of records, and the newest snapshot.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! [`Fault`]: what can go wrong, and [`Plan`]: what will in one run, drawn from its seed.
 
-use crate::random::Random;
 use crate::workload::Role;
+use lot::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One kind of trouble.

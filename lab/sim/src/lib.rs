@@ -12,15 +12,11 @@
 
 pub mod check;
 pub mod cli;
-pub mod clock;
 pub mod disk;
 pub mod fault;
 pub mod history;
 pub mod models;
-pub mod network;
-pub mod random;
 pub mod run;
-pub mod schedule;
 pub mod store;
 pub mod trace;
 pub mod workload;

@@ -105,6 +105,11 @@ fn manifest_complaints(path: &str, text: &str) -> Vec<Complaint> {
         if name == "kumo-node" && folder == "client" {
             complain("a client knows the protocol, not the node".into());
         }
+        if name == "sim" && !folder.starts_with("lab/") {
+            complain(
+                "uses the simulator, which turns the unsafe rules on: what it may share is in lab/lot".into(),
+            );
+        }
         if *shipped && dependency.value.contains("\"mutants\"") && !folder.starts_with("lab/") {
             complain("turns the unsafe rules on: they are for the model checker alone".into());
         }
@@ -500,6 +505,8 @@ mod bad_samples {
         let line = "[dependencies]\nkumo-paxos = { workspace = true, features = [\"mutants\"] }";
         assert_eq!(manifest("edge/node", line).len(), 1);
         assert_eq!(manifest("lab/sim", line), [""; 0]);
+        assert_eq!(manifest("kumo", "[dependencies]\nsim = { path = \"../lab/sim\" }").len(), 1);
+        assert_eq!(manifest("kumo", "[dependencies]\nlot.workspace = true"), [""; 0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::focus::Focus;
 use super::workload::{Class, Key};
-use crate::random::Random;
+use lot::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One kind of trouble, or of an operator's wish: both come at any moment.

@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, Plan, QUIET_MICROS};
 use super::workload::{Class, Key};
-use crate::random::Random;
+use lot::Random;
 use std::collections::BTreeMap;
 
 /// A kind of trouble that is sought instead of left to chance.

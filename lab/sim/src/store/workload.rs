@@ -1,9 +1,9 @@
 //! [`Caller`]: one application's connection to the store. It is asked for its next call, and told how each ended.
 
 use super::history::{Ending, token};
-use crate::random::Random;
 use bytes::Bytes;
 use kumo_cluster::{Answer, Initial, KeyHash, Operation, Reply, key_hash};
+use lot::Random;
 use std::collections::BTreeMap;
 
 /// What is done with a key. All callers share all keys.

@@ -3,8 +3,8 @@
 use super::worker::{Role, Worker};
 use super::{KEPT, RECEIVE_QUEUES, Token, WAIT_QUEUES, WATCHED, flood_folder};
 use crate::history::Call;
-use crate::random::Random;
 use kumo_pfs::{Command, Condition, Place, Query, Resource};
+use lot::Random;
 
 /// What a client of that kind watches.
 pub(super) fn unwatched(role: Role, deep: bool, random: &mut Random) -> Vec<Resource> {

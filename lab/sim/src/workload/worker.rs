@@ -5,9 +5,9 @@ use super::{
     WAIT_QUEUES, WATCHED, value_bytes,
 };
 use crate::history::{Call, ClientNumber, Ending};
-use crate::random::Random;
 use bytes::Bytes;
 use kumo_pfs::{Command, Condition, Place, Query, Reply, Resource};
+use lot::Random;
 use std::collections::BTreeMap;
 
 /// What a client is for.

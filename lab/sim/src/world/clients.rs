@@ -2,10 +2,7 @@
 
 use super::processes::SPINS_MAX;
 use super::{CLIENT_HOST_FIRST, Event, World};
-use crate::clock::Clock;
 use crate::history::{Call, ClientNumber, Ending, Holding};
-use crate::network::Host;
-use crate::random::Random;
 use crate::workload::{Role, Setting, Worker};
 use kumo_paxos::Change;
 use kumo_pfs::{Command, Event as PfsEvent, Reply};
@@ -13,6 +10,7 @@ use kumo_session::{
     Answer, CallError, Client, ClientEffect, ClientInput, ClientSettings, ConnectionId, Label, SessionState,
 };
 use kumo_wire::Wire;
+use lot::{Clock, Host, Random};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 

@@ -4,11 +4,11 @@ use super::clients::{client_host, clip};
 use super::processes::ProcessId;
 use super::{Event, World};
 use crate::history::ClientNumber;
-use crate::network::Host;
 use bytes::Bytes;
 use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
 use kumo_session::{CellMessage, ClientInput, ClientMessage, ConnectionId, Input};
 use kumo_wire::Wire;
+use lot::Host;
 use std::net::SocketAddr;
 
 /// A connection between a client and a node: in order, both ways, until it breaks.

@@ -2,11 +2,11 @@
 
 use super::processes::ProcessId;
 use super::{Event, World};
-use crate::network::Host;
 use bytes::Bytes;
 use kumo_paxos::{Envelope, Hello, Message};
 use kumo_session::Input;
 use kumo_wire::Wire;
+use lot::Host;
 use std::net::SocketAddr;
 
 /// A link that a process dials.

@@ -6,10 +6,10 @@ use super::{Event, World};
 use crate::disk::Damage;
 use crate::fault::Fault;
 use crate::history::ClientNumber;
-use crate::network::Host;
 use crate::workload::Role;
 use kumo_paxos::{Configuration, Incarnation};
 use kumo_session::Input;
+use lot::Host;
 
 impl World {
     pub fn strike(&mut self, fault: Fault) {

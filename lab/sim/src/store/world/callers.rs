@@ -3,10 +3,10 @@
 use super::gateways::GatewayNode;
 use super::processes::{ProcessId, Program};
 use super::{Event, Kind, World};
-use crate::random::Random;
 use crate::store::history::Ending;
 use crate::store::workload::Caller;
 use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation};
+use lot::Random;
 
 /// A caller, and the call it waits for.
 pub struct Seat {

@@ -3,12 +3,12 @@
 
 use super::processes::{ProcessId, Program};
 use super::{Event, Kind, World};
-use crate::network::Host;
 use bytes::Bytes;
 use kumo_cluster::{GatewayInput, ManagerInput, Message, ServerId, ServerInput};
 use kumo_paxos::{Envelope, Hello};
 use kumo_session::ConnectionId;
 use kumo_wire::Wire;
+use lot::Host;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 

@@ -2,9 +2,9 @@
 
 use super::processes::ProcessId;
 use super::{Event, Kind, RATE_PERMILLE_MAX, RATE_PERMILLE_MIN, World};
-use crate::network::Host;
 use crate::store::fault::Fault;
 use kumo_cluster::Table;
+use lot::Host;
 
 impl World {
     pub fn strike(&mut self, fault: Fault) {

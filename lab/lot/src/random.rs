@@ -47,6 +47,16 @@ impl Random {
         self.below(1000) < chance
     }
 
+    /// A number from 0 up to but not including 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// True with that chance.
+    pub fn chance(&mut self, chance: f64) -> bool {
+        self.unit() < chance
+    }
+
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len() as u64) as usize)
     }
@@ -75,6 +85,14 @@ mod tests {
         assert_ne!(draw(7, "network"), draw(8, "network"));
     }
 
+    /// Seeds that are written down must mean for ever what they meant.
+    #[test]
+    fn a_stream_never_changes() {
+        let mut random = Random::new(7, "network");
+        let words = [0xc539_b97e_a58a_0a03, 0x82aa_b0fb_6a8f_46b0, 0xe9a3_e7c3_cf24_589c];
+        assert_eq!([random.word(), random.word(), random.word()], words);
+    }
+
     #[test]
     fn bounds_hold() {
         let mut random = Random::new(1, "bounds");
@@ -84,5 +102,9 @@ mod tests {
         }
         assert_eq!(random.below(0), 0);
         assert!((0..1000).all(|_| random.permille(1000) && !random.permille(0)));
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&random.unit())));
+        assert!((0..1000).all(|_| random.chance(1.0) && !random.chance(0.0)));
+        let tenths = (0..10_000).filter(|_| random.chance(0.1)).count();
+        assert!((900..1100).contains(&tenths), "{tenths}");
     }
 }
