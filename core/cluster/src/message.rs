@@ -290,9 +290,10 @@ pub enum Message {
         answer: Answer,
     },
 
-    /// Delete everything that the receiver is primary of. (flush_all)
+    /// Delete everything that the receiver is primary of and that begins with that. (flush_all)
     Flush {
         ticket: u64,
+        prefix: Bytes,
     },
     Flushed {
         ticket: u64,
@@ -575,7 +576,7 @@ wire_enum!(Message {
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
-    31 = Flush { ticket },
+    31 = Flush { ticket, prefix },
     32 = Flushed { ticket },
     33 = CopyNarrow { job, range, last },
     34 = CopyIds { job, space, range, after, remembered, lowest_open },

@@ -275,7 +275,7 @@ impl<S: Store> Server<S> {
         match message {
             Message::Request(request) => self.request(now, from, request, effects),
             Message::NewSpace { space } => self.adopt(now, space, effects),
-            Message::Flush { ticket } => self.flush(now, from, ticket, effects),
+            Message::Flush { ticket, prefix } => self.flush(now, from, ticket, prefix, effects),
             _other => {}
         }
     }
