@@ -299,7 +299,7 @@ fn stored(answer: Answer) -> Result<Option<u64>, StoreError> {
 
 fn done(answer: Answer) -> Result<bool, StoreError> {
     match answer {
-        Answer::Reply(Reply::Done { .. }) => Ok(true),
+        Answer::Reply(Reply::Done { .. } | Reply::Touched { .. }) => Ok(true),
         Answer::Missing => Ok(false),
         other => Err(unexpected(other)),
     }

@@ -97,10 +97,10 @@ impl Gateway {
             }
             GatewayInput::ServerUp(server) => self.server_up(now, server, effects),
             GatewayInput::ServerDown(server) => self.server_down(now, server, effects),
-            GatewayInput::Flush { ticket } => {
+            GatewayInput::Flush { ticket, prefix } => {
                 let until = now.plus_micros(self.settings.request_micros);
                 let space = self.route.as_ref().map(|route| &route.space);
-                self.flushes.begin(ticket, until, space, &self.links, effects);
+                self.flushes.begin((ticket, prefix), until, space, &self.links, effects);
             }
         }
         debug_assert!(self.slots.len() == 0 || self.deadline().is_some());

@@ -62,7 +62,7 @@ pub enum Operation {
         delta: u64,
         down: bool,
         initial: Option<Initial>,
-        /// Of a key that is there.
+        /// The new expiry, also of a key that was missing; none: it stays.
         touch: Option<i64>,
     },
 }
@@ -94,10 +94,12 @@ pub struct Request {
 pub enum Reply {
     /// Done; the version's clock, which is the cas unique.
     Done { clock: u64 },
-    /// Done, and this is the new number.
-    Number { clock: u64, number: u64 },
+    /// Done, and this is the new number, and for how many seconds more it will be there; none: for ever.
+    Number { clock: u64, number: u64, ttl: Option<u32> },
     /// Done, and this is the value (get and touch).
     Value { clock: u64, flags: u32, ttl: Option<u32>, data: Bytes },
+    /// Done, and these are the flags of the value (touch).
+    Touched { clock: u64, flags: u32 },
 }
 
 /// The answer to a request.
@@ -111,7 +113,7 @@ pub enum Answer {
     /// The version is another one.
     Exists,
     NotNumeric,
-    /// The result would exceed the limit on values.
+    /// An append or prepend would exceed the limit on values.
     TooLarge,
     /// Sent to the wrong server, or with an old space. The newer space comes before this answer on the same
     /// connection if the server has one.
@@ -288,9 +290,10 @@ pub enum Message {
         answer: Answer,
     },
 
-    /// Delete everything that the receiver is primary of. (flush_all)
+    /// Delete everything that the receiver is primary of and that begins with that. (flush_all)
     Flush {
         ticket: u64,
+        prefix: Bytes,
     },
     Flushed {
         ticket: u64,
@@ -486,7 +489,12 @@ wire_enum!(Operation {
 });
 wire_struct!(Initial { value, expiry });
 wire_struct!(Request { space, first_space, id, lowest_open, hash, key, operation, early });
-wire_enum!(Reply { 1 = Done { clock }, 2 = Number { clock, number }, 3 = Value { clock, flags, ttl, data } });
+wire_enum!(Reply {
+    1 = Done { clock },
+    2 = Number { clock, number, ttl },
+    3 = Value { clock, flags, ttl, data },
+    4 = Touched { clock, flags },
+});
 wire_enum!(Answer {
     1 = Reply(reply),
     2 = Missing,
@@ -568,7 +576,7 @@ wire_enum!(Message {
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
-    31 = Flush { ticket },
+    31 = Flush { ticket, prefix },
     32 = Flushed { ticket },
     33 = CopyNarrow { job, range, last },
     34 = CopyIds { job, space, range, after, remembered, lowest_open },

@@ -143,9 +143,10 @@ pub enum GatewayInput {
         key: Bytes,
         operation: Operation,
     },
-    /// Delete everything there is. Answered as a call.
+    /// Delete everything whose key begins with that. Answered as a call.
     Flush {
         ticket: u64,
+        prefix: Bytes,
     },
 }
 

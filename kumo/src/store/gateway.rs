@@ -64,7 +64,7 @@ pub struct Gateway {
     /// Clients at a time, of all workers together
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
-    /// Let clients delete everything with flush_all
+    /// Let clients delete everything with flush_all; with a --key-prefix, everything that begins with it
     #[arg(long)]
     allow_flush: bool,
     /// Serve only those who log in: a file of lines USER:PASSWORD that others cannot read. Binary clients do so by SASL

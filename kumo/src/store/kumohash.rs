@@ -6,9 +6,10 @@ use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand, ValueEnum};
-use kumo_cluster::{Space, Table, key_hash, points};
+use kumo_cluster::{COPIES, KeyHash, Space, Table, key_hash, points};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
@@ -37,8 +38,10 @@ enum Question {
         #[arg(value_name = "KEY", required = true)]
         keys: Vec<OsString>,
     },
-    /// The points of all servers, in their order on the ring
+    /// The points of all servers, in their order on the ring; of a key, those passed on the way up to its servers
     Dump {
+        #[arg(value_name = "KEY")]
+        keys: Vec<OsString>,
         /// The ring that keys are read by, or the one that a replace goes to
         #[arg(long, value_enum, default_value_t = Ring::Rhs)]
         ring: Ring,
@@ -70,9 +73,9 @@ pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
             let manager = manager()?;
             crate::block_on(async move { owners(&tool::stat(&[manager]).await?.space, keys, out) })
         }
-        Question::Dump { ring } => {
+        Question::Dump { keys, ring } => {
             let manager = manager()?;
-            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, *ring, out) })
+            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, keys, *ring, out) })
         }
     }
 }
@@ -122,7 +125,7 @@ fn listed(owners: &[(SocketAddr, &str)]) -> Value {
     owners.iter().map(|(address, state)| json!({ "address": address.to_string(), "state": state })).collect()
 }
 
-fn dump(space: &Space, ring: Ring, out: Out) -> Result<(), Failure> {
+fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Failure> {
     let members = match ring {
         Ring::Rhs => &space.rhs,
         Ring::Whs => &space.whs,
@@ -133,15 +136,49 @@ fn dump(space: &Space, ring: Ring, out: Out) -> Result<(), Failure> {
         all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
     }
     all.sort_unstable();
-    let values: Vec<Value> = all
+    if keys.is_empty() {
+        return out.result(points_listed(&all), || points_shown(&all));
+    }
+    let walks: Vec<(Cow<str>, KeyHash, Vec<Point>)> = keys
         .iter()
-        .map(|(point, address, state)| {
-            json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
+        .map(|key| {
+            let hash = key_hash(key.as_encoded_bytes());
+            (key.to_string_lossy(), hash, walk(&all, members.len(), hash))
         })
         .collect();
-    out.result(json!(values), || {
-        all.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
+    let values = walks.iter().map(|(key, hash, passed)| {
+        json!({ "key": key, "hash": hash.to_string(), "points": points_listed(passed) })
+    });
+    out.result(values.collect(), || {
+        walks.iter().map(|(key, hash, passed)| format!("{hash} {key}\n{}", points_shown(passed))).collect()
     })
+}
+
+type Point = (KeyHash, SocketAddr, &'static str);
+
+/// The points on the way up from a key, around the end if need be, until all its servers are met.
+fn walk(all: &[Point], servers: usize, hash: KeyHash) -> Vec<Point> {
+    let start = all.partition_point(|(point, ..)| *point < hash);
+    let (mut passed, mut met) = (Vec::new(), BTreeSet::new());
+    for &point in all[start..].iter().chain(&all[..start]) {
+        if met.len() == COPIES.min(servers) {
+            break;
+        }
+        met.insert(point.1);
+        passed.push(point);
+    }
+    passed
+}
+
+fn points_listed(points: &[Point]) -> Value {
+    let listed = points.iter().map(|(point, address, state)| {
+        json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
+    });
+    listed.collect()
+}
+
+fn points_shown(points: &[Point]) -> String {
+    points.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
 }
 
 const EXAMPLES: &str = "\
@@ -149,6 +186,7 @@ Examples:
   kumohash hash foo                          db0f3feab5c7ee0b
   kumohash -m localhost assign user:1 user:2
   kumohash -m localhost dump | head
+  kumohash -m localhost dump user:1          the points from it up to its servers
 
 Exit status:
   0 done   1 refused   2 usage   4 unreachable   5 no master";

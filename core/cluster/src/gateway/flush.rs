@@ -2,6 +2,7 @@
 
 use super::route::Route;
 use crate::{Answer, GatewayEffect, GatewayError, Message, Reply, ServerId, Space};
+use bytes::Bytes;
 use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ struct Flush {
 impl Flushes {
     pub fn begin(
         &mut self,
-        ticket: u64,
+        (ticket, prefix): (u64, Bytes),
         until: Time,
         space: Option<&Space>,
         up: &BTreeMap<ServerId, bool>,
@@ -35,7 +36,8 @@ impl Flushes {
             return done(ticket, Err(GatewayError::Unreachable), effects);
         }
         for &server in &waiting {
-            effects.push(GatewayEffect::Server(server, Message::Flush { ticket }));
+            let flush = Message::Flush { ticket, prefix: prefix.clone() };
+            effects.push(GatewayEffect::Server(server, flush));
         }
         self.open.insert(ticket, Flush { waiting, until });
     }

@@ -1,4 +1,5 @@
-//! flush_all at a server: tombstones for all values that it is primary of and that were there when it was asked.
+//! flush_all at a server: tombstones for all values with that prefix that it is primary of and that were there when it
+//! was asked.
 
 use super::Server;
 use super::judge::{Content, Says};
@@ -15,6 +16,8 @@ use std::collections::BTreeSet;
 pub(crate) struct Flush {
     to: ConnectionId,
     ticket: u64,
+    /// Of the keys: a gateway that puts one before every key deletes nobody else's.
+    prefix: Bytes,
     /// What is stamped above was written later.
     upto: Stamp,
     after: Option<StoreKey>,
@@ -29,6 +32,7 @@ impl<S: Store> Server<S> {
         now: Time,
         to: ConnectionId,
         ticket: u64,
+        prefix: Bytes,
         effects: &mut Vec<ServerEffect>,
     ) {
         if self.flushes.len() >= FLUSHES_MAX {
@@ -36,7 +40,7 @@ impl<S: Store> Server<S> {
         }
         let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
         let upto = Stamp { space, clock: self.clock };
-        let flush = Flush { to, ticket, upto, after: None, ended: false, open: BTreeSet::new() };
+        let flush = Flush { to, ticket, prefix, upto, after: None, ended: false, open: BTreeSet::new() };
         self.flushes.push(flush);
         self.flush_more(now, effects);
     }
@@ -88,7 +92,7 @@ impl<S: Store> Server<S> {
                 return;
             }
             flush.after = Some(key.clone());
-            let mine = piece.state == State::Normal && primary;
+            let mine = piece.state == State::Normal && primary && key.key.starts_with(&flush.prefix);
             if !mine || head.kind != Kind::Value || head.stamp > flush.upto || self.pending.contains_key(&key)
             {
                 continue;

@@ -149,7 +149,7 @@ impl Ids {
 
 fn bytes_of(reply: &Reply) -> usize {
     match reply {
-        Reply::Done { .. } | Reply::Number { .. } => ENTRY_BYTES,
+        Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. } => ENTRY_BYTES,
         Reply::Value { data, .. } => ENTRY_BYTES + data.len(),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{Answer, Kind, Operation, Reply};
 use crate::{Head, Record};
-use bytes::{Bytes, BytesMut};
-use kumo_wire::memcache::Expiry;
+use bytes::Bytes;
+use kumo_wire::memcache::{Expiry, Sign, appended, arithmetic, prepended};
 
 /// What becomes of the key.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct Content {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Says {
     Done,
+    /// The expiry was changed: also the flags, for binary clients.
+    Touched,
     Number(u64),
     /// The value as it is, for a get that touches.
     Value,
@@ -36,7 +38,8 @@ impl Content {
     pub fn reply(&self, clock: u64, seconds: u64) -> Reply {
         match self.says {
             Says::Done => Reply::Done { clock },
-            Says::Number(number) => Reply::Number { clock, number },
+            Says::Touched => Reply::Touched { clock, flags: self.flags },
+            Says::Number(number) => Reply::Number { clock, number, ttl: ttl(self.expiry, seconds) },
             Says::Value => Reply::Value {
                 clock,
                 flags: self.flags,
@@ -133,19 +136,15 @@ pub(crate) fn by_record(
             if differs(*unique, record.stamp.clock.0) {
                 return Verdict::Answer(Answer::Exists);
             }
-            if record.data.len() + data.len() > value_bytes_max {
-                return Verdict::Answer(Answer::TooLarge);
+            let join = if matches!(operation, Operation::Append { .. }) { appended } else { prepended };
+            match join(&record.data, data, value_bytes_max) {
+                Some(joined) => written(record.flags, record.expiry, &joined),
+                None => Verdict::Answer(Answer::TooLarge),
             }
-            let behind = matches!(operation, Operation::Append { .. });
-            let (front, back) = if behind { (&record.data, data) } else { (data, &record.data) };
-            let mut joined = BytesMut::with_capacity(front.len() + back.len());
-            joined.extend_from_slice(front);
-            joined.extend_from_slice(back);
-            written(record.flags, record.expiry, &joined.freeze())
         }
         Operation::Touch { expiry } | Operation::GetAndTouch { expiry } => {
             let Some(record) = record else { return Verdict::Answer(Answer::Missing) };
-            let says = if matches!(operation, Operation::Touch { .. }) { Says::Done } else { Says::Value };
+            let says = if matches!(operation, Operation::Touch { .. }) { Says::Touched } else { Says::Value };
             Verdict::Write(Content {
                 kind: Kind::Value,
                 flags: record.flags,
@@ -157,16 +156,18 @@ pub(crate) fn by_record(
         Operation::Add64 { unique, delta, down, initial, touch } => {
             let Some(record) = record else {
                 let Some(initial) = initial else { return Verdict::Answer(Answer::Missing) };
-                return number(0, expires(initial.expiry, seconds), initial.value);
+                let expiry = expires(touch.unwrap_or(initial.expiry), seconds);
+                return number(0, expiry, initial.value, Bytes::from(initial.value.to_string()));
             };
             if differs(*unique, record.stamp.clock.0) {
                 return Verdict::Answer(Answer::Exists);
             }
-            let Some(present) = decimal(&record.data) else { return Verdict::Answer(Answer::NotNumeric) };
-            // As memcached does: up wraps around, down stops at 0.
-            let next = if *down { present.saturating_sub(*delta) } else { present.wrapping_add(*delta) };
+            let sign = if *down { Sign::Decrement } else { Sign::Increment };
+            let Ok((next, data)) = arithmetic(&record.data, sign, *delta) else {
+                return Verdict::Answer(Answer::NotNumeric);
+            };
             let expiry = touch.map_or(record.expiry, |touch| expires(touch, seconds));
-            number(record.flags, expiry, next)
+            number(record.flags, expiry, next, data)
         }
         Operation::Get => Verdict::Answer(record.map_or(Answer::Missing, |record| shown(record, seconds))),
         Operation::Set { .. }
@@ -200,8 +201,7 @@ fn written(flags: u32, expiry: u32, data: &Bytes) -> Verdict {
     Verdict::Write(Content { kind: Kind::Value, flags, expiry, data: data.clone(), says: Says::Done })
 }
 
-fn number(flags: u32, expiry: u32, number: u64) -> Verdict {
-    let data = Bytes::from(number.to_string());
+fn number(flags: u32, expiry: u32, number: u64, data: Bytes) -> Verdict {
     Verdict::Write(Content { kind: Kind::Value, flags, expiry, data, says: Says::Number(number) })
 }
 
@@ -219,11 +219,68 @@ fn differs(unique: Option<u64>, clock: u64) -> bool {
     unique.is_some_and(|unique| unique != clock)
 }
 
-/// At most 20 digits, as memcached reads them; trailing spaces are what its decr leaves.
-fn decimal(data: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(data).ok()?.trim_end_matches(' ');
-    if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Initial, SpaceNumber, Stamp};
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn stored(data: &'static str) -> Record {
+        let stamp = Stamp { space: SpaceNumber(1), clock: Clock(7) };
+        let expiry = NOW as u32 + 100;
+        Record { stamp, kind: Kind::Value, flags: 5, expiry, data: Bytes::from_static(data.as_bytes()) }
     }
-    text.parse().ok()
+
+    fn reply(operation: &Operation, record: Option<&Record>) -> Option<(Reply, Bytes)> {
+        match by_record(operation, record, NOW, 8) {
+            Verdict::Write(content) => Some((content.reply(9, NOW), content.data)),
+            Verdict::Answer(_) => None,
+        }
+    }
+
+    fn add(delta: u64, initial: Option<Initial>, touch: Option<i64>) -> Operation {
+        Operation::Add64 { unique: None, delta, down: false, initial, touch }
+    }
+
+    #[test]
+    fn numbers_are_read_as_on_the_wire() {
+        for (data, next) in
+            [(" 5", 6), ("5 xy", 6), ("000000000000000000000005", 6), ("18446744073709551615", 0)]
+        {
+            let number = Reply::Number { clock: 9, number: next, ttl: Some(100) };
+            let data_next = Bytes::from(next.to_string());
+            assert_eq!(reply(&add(1, None, None), Some(&stored(data))), Some((number, data_next)), "{data}");
+        }
+        let verdict = by_record(&add(1, None, None), Some(&stored("5x")), NOW, 8);
+        assert_eq!(verdict, Verdict::Answer(Answer::NotNumeric));
+    }
+
+    #[test]
+    fn a_number_says_how_long_it_will_be_there() {
+        let initial = Some(Initial { value: 3, expiry: 40 });
+        let number = |ttl| Some((Reply::Number { clock: 9, number: 3, ttl }, Bytes::from_static(b"3")));
+        assert_eq!(reply(&add(1, initial, None), None), number(Some(40)));
+        assert_eq!(reply(&add(1, initial, Some(70)), None), number(Some(70)));
+        assert_eq!(reply(&add(1, initial, Some(0)), None), number(None));
+    }
+
+    #[test]
+    fn a_touch_tells_the_flags() {
+        let touched = reply(&Operation::Touch { expiry: 9 }, Some(&stored("x")));
+        assert_eq!(touched, Some((Reply::Touched { clock: 9, flags: 5 }, Bytes::from_static(b"x"))));
+    }
+
+    #[test]
+    fn what_is_added_counts_with_what_is_there() {
+        let append = |data| Operation::Append { unique: None, data: Bytes::from_static(data) };
+        let prepend = |data| Operation::Prepend { unique: None, data: Bytes::from_static(data) };
+        let joined = |operation| reply(&operation, Some(&stored("123456"))).map(|(_, data)| data);
+        assert_eq!(joined(append(b"78")), Some(Bytes::from_static(b"12345678")));
+        assert_eq!(joined(prepend(b"78")), Some(Bytes::from_static(b"78123456")));
+        for operation in [append(b"789"), prepend(b"789")] {
+            let verdict = by_record(&operation, Some(&stored("123456")), NOW, 8);
+            assert_eq!(verdict, Verdict::Answer(Answer::TooLarge));
+        }
+    }
 }

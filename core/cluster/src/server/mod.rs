@@ -291,7 +291,7 @@ impl<S: Store> Server<S> {
                 self.request(now, from, request, effects);
             }
             Message::NewSpace { space } => self.adopt(now, space, effects),
-            Message::Flush { ticket } => self.flush(now, from, ticket, effects),
+            Message::Flush { ticket, prefix } => self.flush(now, from, ticket, prefix, effects),
             _other => {}
         }
     }

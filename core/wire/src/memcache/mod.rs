@@ -22,6 +22,9 @@
 //! | value too large for `set` | the old value is dropped | a refused request changes nothing |
 //! | value of exactly 1 MiB | too large, with its header | accepted: the limit is the value's own |
 //! | `incr`, `decr` to fewer digits | pads with spaces in place | stores the digits |
+//! | `incr`, `decr` of a value of nothing but white space | reads on in what lies behind it in memory | not a number |
+//! | `touch`, `gat`, `gats`, `mg` with `T` | keep the cas unique | change it: it is the clock of the version, and a touch makes one |
+//! | `t` before `T` in one line | what was left before the touch | what is left after it, wherever `t` stands |
 //! | zero byte in a line | ends the line | a byte like others |
 //! | text `get` with a key too long | drops replies before it that were not sent yet | answers every request |
 //! | binary: unknown opcode with a body | loses its place in the stream | the body is skipped |

@@ -2,9 +2,20 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// Digits, with an optional plus.
+/// Digits, with an optional plus. As strtoull does, a minus counts down from 2⁶⁴; as memcached does, what then looks
+/// negative is refused: "-0" is a number, "-1" is none.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"+").unwrap_or(word);
+    match word.split_first()? {
+        (b'+', digits) => natural(digits),
+        (b'-', digits) => {
+            natural(digits).map(u64::wrapping_neg).filter(|&number| i64::try_from(number).is_ok())
+        }
+        _digit => natural(word),
+    }
+}
+
+/// Digits alone.
+fn natural(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -17,11 +28,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
 /// Digits, with an optional sign.
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
-        // Read as it stands: "-+5" is no number.
-        Some(digits) if digits.first().is_some_and(u8::is_ascii_digit) => {
-            0i64.checked_sub_unsigned(unsigned(digits)?)
-        }
-        Some(_) => None,
+        Some(digits) => 0i64.checked_sub_unsigned(natural(digits)?),
         None => i64::try_from(unsigned(word)?).ok(),
     }
 }
@@ -64,12 +71,15 @@ mod tests {
 
     #[test]
     fn words_that_are_numbers() {
-        let table: [(&str, Option<u64>, Option<i64>); 12] = [
+        let table: [(&str, Option<u64>, Option<i64>); 15] = [
             ("0", Some(0), Some(0)),
             ("007", Some(7), Some(7)),
             ("+7", Some(7), Some(7)),
             ("-7", None, Some(-7)),
             ("-+7", None, None),
+            ("+-7", None, None),
+            ("-0", Some(0), Some(0)),
+            ("-18446744073709551614", Some(2), None),
             ("", None, None),
             ("+", None, None),
             ("-", None, None),

@@ -37,12 +37,12 @@ pub fn prepended(old: &[u8], head: &[u8], value_bytes_max: usize) -> Option<Byte
     appended(head, old, value_bytes_max)
 }
 
-/// Reads a stored number as memcached's strtoull does: white space before it, a plus, and anything after white
-/// space behind it are passed over ("5 xy" is 5; values padded by memcached itself are read that way).
+/// Reads a stored number as memcached's strtoull does: white space before it, a plus, and anything after white space
+/// or a zero byte behind it are passed over ("5 xy" is 5; values padded by memcached itself are read that way).
 fn parse(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = value.iter().position(|byte| !is_space(byte))?;
-    let word = value[start..].split(is_space).next()?;
+    let word = value[start..].split(|byte| *byte == 0 || is_space(byte)).next()?;
     super::number::unsigned(word)
 }
 
@@ -52,11 +52,21 @@ mod tests {
 
     #[test]
     fn numbers_as_memcached_reads_them() {
-        let table: [(&str, Option<u64>); 14] = [
+        let table: [(&str, Option<u64>); 24] = [
             ("5", Some(6)),
             (" 5", Some(6)),
             ("5 ", Some(6)),
             ("5 xy", Some(6)),
+            ("\t5", Some(6)),
+            ("5\tx", Some(6)),
+            ("5\0x", Some(6)),
+            ("\x005", None),
+            ("5x", None),
+            ("  +5", Some(6)),
+            ("+ 5", None),
+            ("-0", Some(1)),
+            ("0x10", None),
+            ("1e3", None),
             ("+5", Some(6)),
             ("010", Some(11)),
             ("000000000000000000005", Some(6)),

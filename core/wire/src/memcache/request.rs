@@ -34,7 +34,7 @@ pub enum Command {
         key: Bytes,
         cas: Option<u64>,
     },
-    /// `cas` is not looked at when the item is missing. `touch` changes the expiry of an item that was there.
+    /// `cas` is not looked at when the item is missing. `touch` changes the expiry, that of a new item too.
     Arithmetic {
         key: Bytes,
         sign: Sign,

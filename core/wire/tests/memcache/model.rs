@@ -144,7 +144,7 @@ impl Model {
             (None, None) => return Outcome::NotFound,
             (None, Some(Create { initial, expiry })) => {
                 let data = initial.to_string().into();
-                (initial, Stored { flags: 0, expires: expiry.at(NOW), cas: 0, data })
+                (initial, Stored { flags: 0, expires: touch.unwrap_or(expiry).at(NOW), cas: 0, data })
             }
             (Some(old), _) if cas.is_some_and(|cas| cas != old.cas) => return Outcome::Exists,
             (Some(old), _) => match arithmetic(&old.data, sign, delta) {

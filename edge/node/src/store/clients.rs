@@ -156,7 +156,7 @@ impl Clients {
         if self.delayed.is_some_and(|at| at <= now) {
             self.delayed = None;
             let ticket = self.ticket(Ticket::default());
-            inputs.push(GatewayInput::Flush { ticket });
+            inputs.push(self.flush(ticket));
         }
     }
 
@@ -316,11 +316,17 @@ impl Clients {
     /// At once, or when its delay has passed; then the client was answered long ago, as memcached does.
     fn flush_after(&mut self, now: Time, ticket: u64, seconds: u64, inputs: &mut Vec<GatewayInput>) {
         if seconds == 0 {
-            return inputs.push(GatewayInput::Flush { ticket });
+            return inputs.push(self.flush(ticket));
         }
         self.told_early.push(ticket);
         let at = now.plus_micros(seconds.saturating_mul(1_000_000));
         self.delayed = Some(self.delayed.map_or(at, |delayed| delayed.min(at)));
+    }
+
+    /// Of this gateway's keys: what others keep under other prefixes is not its clients' to delete.
+    fn flush(&self, ticket: u64) -> GatewayInput {
+        let prefix = Bytes::copy_from_slice(&self.shared.config.key_prefix);
+        GatewayInput::Flush { ticket, prefix }
     }
 
     fn prefixed(&self, key: Bytes) -> Bytes {

@@ -232,7 +232,7 @@ fn item(reply: &Reply) -> Option<Item<'_>> {
         Reply::Value { clock, flags, ttl, data } => {
             Some(Item { flags: *flags, cas: *clock, ttl: ttl.map(u64::from), data })
         }
-        Reply::Done { .. } | Reply::Number { .. } => None,
+        Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. } => None,
     }
 }
 
@@ -242,16 +242,17 @@ fn written<'a>(verb: Verb, found: &Option<Found>, text: &'a str) -> Outcome<'a> 
             (Verb::Store, Reply::Done { clock }) => Outcome::Stored { cas: *clock },
             (Verb::Delete, Reply::Done { .. }) => Outcome::Deleted,
             (Verb::Flush, Reply::Done { .. }) => Outcome::Ok,
-            (Verb::Touch, Reply::Done { clock }) => Outcome::Touched { flags: 0, cas: *clock },
-            (Verb::Arithmetic, Reply::Number { clock, number }) => {
-                Outcome::Number { number: *number, cas: *clock, ttl: None }
+            (Verb::Touch, Reply::Touched { clock, flags }) => Outcome::Touched { flags: *flags, cas: *clock },
+            (Verb::Arithmetic, Reply::Number { clock, number, ttl }) => {
+                Outcome::Number { number: *number, cas: *clock, ttl: ttl.map(u64::from) }
             }
-            (_, Reply::Done { .. } | Reply::Number { .. } | Reply::Value { .. }) => {
+            (_, Reply::Done { .. } | Reply::Number { .. } | Reply::Value { .. } | Reply::Touched { .. }) => {
                 Outcome::Failed(Failure::Server("internal error"))
             }
         },
         Some(Ok(Answer::Missing)) => Outcome::NotFound,
-        Some(Ok(Answer::NotStored)) => Outcome::NotStored,
+        // Of an append; a value that is too large by itself does not come so far.
+        Some(Ok(Answer::NotStored | Answer::TooLarge)) => Outcome::NotStored,
         Some(Ok(Answer::Exists)) => Outcome::Exists,
         _failed => Outcome::Failed(failure(found, text)),
     }
@@ -260,7 +261,6 @@ fn written<'a>(verb: Verb, found: &Option<Found>, text: &'a str) -> Outcome<'a> 
 fn failure<'a>(found: &Option<Found>, text: &'a str) -> Failure<'a> {
     match found {
         Some(Ok(Answer::NotNumeric)) => Failure::NotNumeric,
-        Some(Ok(Answer::TooLarge)) => Failure::TooLarge,
         Some(Err(GatewayError::Refused(Refusal::Full))) => Failure::OutOfMemory,
         _other => Failure::Server(text),
     }

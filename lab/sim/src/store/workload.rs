@@ -1,8 +1,9 @@
 //! [`Caller`]: one application's connection to the store. It is asked for its next call, and told how each ended.
 
+use super::check::clock_of;
 use super::history::{Ending, token};
 use bytes::Bytes;
-use kumo_cluster::{Answer, Initial, KeyHash, Operation, Reply, key_hash};
+use kumo_cluster::{Answer, Initial, KeyHash, Operation, key_hash};
 use lot::Random;
 use std::collections::BTreeMap;
 
@@ -97,9 +98,7 @@ impl Caller {
     pub fn ended(&mut self, key: usize, class: Class, ending: &Ending) {
         match ending {
             Ending::Answer(Answer::Reply(reply)) => {
-                let (Reply::Done { clock } | Reply::Number { clock, .. } | Reply::Value { clock, .. }) =
-                    reply;
-                self.uniques.insert(key, *clock);
+                self.uniques.insert(key, clock_of(reply));
             }
             Ending::Answer(Answer::NotStored | Answer::Missing) if class == Class::Log => {
                 self.missing = Some(key);

@@ -224,11 +224,18 @@ impl<'a> Search<'a> {
                 Some(State { content, ..state })
             }
             Operation::Delete { .. } if there => Some(State::default()),
-            Operation::Touch { expiry } if there => Some(State { fleeting: self.fleeting(*expiry), ..state }),
+            Operation::Touch { expiry } if there => {
+                let right = match reply {
+                    Some(Reply::Touched { flags, .. }) => *flags == state.flags,
+                    Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Value { .. }) => false,
+                    None => true,
+                };
+                right.then_some(State { fleeting: self.fleeting(*expiry), ..state })
+            }
             Operation::GetAndTouch { expiry } if there => {
                 let shown = match reply {
                     Some(Reply::Value { data, flags, .. }) => *data == old && *flags == state.flags,
-                    Some(Reply::Done { .. } | Reply::Number { .. }) => false,
+                    Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. }) => false,
                     None => true,
                 };
                 shown.then_some(State { fleeting: self.fleeting(*expiry), ..state })
@@ -420,7 +427,7 @@ mod tests {
     #[test]
     fn counting_twice_is_found() {
         let up = || Operation::Add64 { unique: None, delta: 3, down: false, initial: None, touch: None };
-        let number = |clock, number| Answer::Reply(Reply::Number { clock, number });
+        let number = |clock, number| Answer::Reply(Reply::Number { clock, number, ttl: None });
         let zero = Operation::Set { flags: 0, expiry: 0, data: Bytes::from_static(b"0") };
         let calls = [call((0, 1), zero, done(1)), perhaps(2, up()), call((5, 6), up(), number(3, 6))];
         verdict(&calls).unwrap();

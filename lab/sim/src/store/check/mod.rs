@@ -4,5 +4,7 @@ pub mod counts;
 pub mod linear;
 mod steps;
 
+pub use steps::clock_of;
+
 /// What is wrong, if anything.
 pub type Verdict = Result<(), String>;

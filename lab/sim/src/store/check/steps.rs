@@ -170,6 +170,10 @@ pub fn in_likely_order(steps: &mut Vec<Step>) {
 }
 
 pub fn clock_of(reply: &Reply) -> u64 {
-    let (Reply::Done { clock } | Reply::Number { clock, .. } | Reply::Value { clock, .. }) = reply;
-    *clock
+    match reply {
+        Reply::Done { clock }
+        | Reply::Number { clock, .. }
+        | Reply::Value { clock, .. }
+        | Reply::Touched { clock, .. } => *clock,
+    }
 }
