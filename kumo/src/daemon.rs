@@ -36,7 +36,7 @@ pub struct Daemon {
     #[arg(long)]
     pub extension: bool,
     /// How long a session lives without renewal
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
     pub session_timeout: Duration,
     #[command(flatten)]
     http: Http,
@@ -107,9 +107,6 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
         if peer != listen && !peers.contains(&peer) {
             peers.push(peer);
         }
-    }
-    if daemon.session_timeout < SESSION_TIMEOUT_MIN {
-        return Err(Failure::usage("--session-timeout is at least 1"));
     }
     Ok(NodeConfig {
         listen,
@@ -182,4 +179,3 @@ const UNIT_MS: u64 = 100;
 /// Below, a busy machine looks dead; above, a dead one looks busy for minutes.
 const UNIT_MS_MIN: u64 = 10;
 const UNIT_MS_MAX: u64 = 10_000;
-const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);

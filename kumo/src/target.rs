@@ -85,6 +85,12 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|_| format!("not a time to wait: {text}"))
 }
 
+/// As [`seconds`], of a session: below a second one would be lost by every pause of a busy machine.
+pub fn session_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = seconds(text)?;
+    if timeout < SESSION_TIMEOUT_MIN { Err("it is at least 1".to_owned()) } else { Ok(timeout) }
+}
+
 /// As [`seconds`]; in no time at all nobody can answer.
 fn patience(text: &str) -> Result<Duration, String> {
     let patience = seconds(text)?;
@@ -93,6 +99,8 @@ fn patience(text: &str) -> Result<Duration, String> {
 
 const CELL_VARIABLE: &str = "KUMO_CELL";
 const CELL: &str = "127.0.0.1:19700";
+
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// A command's status is due: do not wait longer than this for a cell without a majority.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

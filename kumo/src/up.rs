@@ -13,6 +13,7 @@ use node::{Gone, Node, Nodes, Running};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Start a cluster on this machine
 ///
@@ -36,6 +37,9 @@ pub struct Up {
     /// Keep everything, and the logs, in this folder; the next start with it goes on where this one ended
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// How long a session lives without renewal
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
+    session_timeout: Duration,
     /// Show the processes' logs
     #[arg(short = 'v', long)]
     verbose: bool,
@@ -55,7 +59,8 @@ pub async fn run(up: Up, out: Out) -> Result<(), Failure> {
 /// Starts the processes. Free ports may be taken by others before ours have them: then choose again.
 async fn start(up: &Up) -> Result<(Layout, Nodes), Failure> {
     let counts = counts(up)?;
-    let running = Running { data: up.data.as_deref(), verbose: up.verbose };
+    let running =
+        Running { data: up.data.as_deref(), session_timeout: up.session_timeout, verbose: up.verbose };
     if let Some(folder) = &up.data {
         let layout = layout_of(folder, up, counts)?;
         return Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?));

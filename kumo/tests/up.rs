@@ -200,6 +200,25 @@ fn the_token_of_its_environment_is_what_the_dashboard_asks_for() {
 }
 
 #[test]
+fn sessions_live_as_long_as_it_was_told() {
+    let folder = Folder::new("sessions");
+    for (servers, gateways) in [("0", "0"), ("1", "0")] {
+        let counts = ["--servers", servers, "--gateways", gateways, "--managers", "1"];
+        let up = Up::run(command(&folder), &[&counts[..], &["--session-timeout", "2.5"]].concat());
+        let address = up.text("managers", 0, "http");
+        let told = eventually("the page knows the cell", || {
+            let mut browser = TcpStream::connect(address).unwrap();
+            write!(browser, "GET /v1/cluster HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+            let answer = rest(&mut BufReader::new(browser));
+            let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+            body["cell"]["session_timeout_ms"].as_u64()
+        });
+        assert_eq!(told, 2500);
+        up.end();
+    }
+}
+
+#[test]
 fn a_command_finds_it_and_its_status_is_passed() {
     let folder = Folder::new("command");
     let small = ["--servers", "1", "--managers", "1", "--gateways", "2"];
@@ -323,6 +342,7 @@ fn what_cannot_be_is_a_usage_error() {
         &["--servers", "65"],
         &["--base-port", "65530"],
         &["--base-port", "0"],
+        &["--session-timeout", "0.5"],
     ] {
         let output = command(&folder).args(options).args(["--", "true"]).output().unwrap();
         assert_status(options, &output, 2);

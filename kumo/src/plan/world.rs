@@ -199,7 +199,7 @@ impl World {
             Event::Disconnected { at, connection } => self.disconnected(at, connection),
             Event::ClientDown { at, connection } => self.step(at, Input::ClientDown(connection)),
             Event::ToNode { at, connection, message } => self.step(at, Input::Client(connection, message)),
-            Event::ToClient { at, connection, message } => self.to_client(at, connection, message),
+            Event::ToClient { at, connection, message } => self.client_hears(at, connection, message),
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Manager {
     #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = crate::target::seconds)]
     lease: Duration,
     /// How long a PFS session lives without renewal
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
     session_timeout: Duration,
     #[command(flatten)]
     http: Http,

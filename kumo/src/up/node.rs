@@ -40,6 +40,7 @@ pub struct Node {
 pub struct Running<'a> {
     /// Where they keep what they know, and their logs; `None`: in memory.
     pub data: Option<&'a Path>,
+    pub session_timeout: Duration,
     /// Their logs are shown.
     pub verbose: bool,
 }
@@ -118,7 +119,7 @@ impl Nodes {
         let log = running.data.map(|data| data.join(format!("{name}.log")));
         let file = log.as_ref().map(|log| File::options().create(true).append(true).open(log));
         let file = file.transpose().map_err(cannot)?;
-        let mut child = spawn(place, layout, running.data).map_err(cannot)?;
+        let mut child = spawn(place, layout, running).map_err(cannot)?;
         let tail = Tail::new(running.verbose.then(|| name.clone()), file);
         let index = self.nodes.len();
         self.nodes.push(Node {
@@ -177,7 +178,7 @@ impl Nodes {
     }
 }
 
-fn spawn(place: &Place, layout: &Layout, data: Option<&Path>) -> std::io::Result<Child> {
+fn spawn(place: &Place, layout: &Layout, running: &Running) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0(place.role.program()).arg("--exit-on-stdin-eof");
     command.args(["--http", &place.http().to_string()]);
@@ -187,16 +188,19 @@ fn spawn(place: &Place, layout: &Layout, data: Option<&Path>) -> std::io::Result
         command.env_remove(name);
     }
     let address = place.address().to_string();
-    let folder = data.map(|data| data.join(place.name()));
+    let folder = running.data.map(|data| data.join(place.name()));
     let others = layout.members().map(Place::address).filter(|other| *other != place.address());
+    let session_timeout = running.session_timeout.as_secs_f64().to_string();
     match place.role {
         Role::Cell => {
+            command.args(["--session-timeout", &session_timeout]);
             command.args(["-l", &address, "--log-level", "info"]).args(each("-p", others));
             if let Some(folder) = folder {
                 command.arg("--data").arg(folder);
             }
         }
         Role::Manager => {
+            command.args(["--session-timeout", &session_timeout]);
             let control = place.control().map_or(0, |control| control.port()).to_string();
             command.args(["-v", "-o", "-", "-l", &address, "-c", &control]).args(each("-p", others));
             match folder {

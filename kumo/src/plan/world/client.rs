@@ -157,7 +157,7 @@ impl World {
         self.schedule.put(arrival, Event::ToClient { at, connection, message });
     }
 
-    pub fn to_client(&mut self, at: usize, connection: ConnectionId, message: CellMessage) {
+    pub fn client_hears(&mut self, at: usize, connection: ConnectionId, message: CellMessage) {
         let member = self.machines[at].address;
         if self.connection(at, connection).is_some() {
             self.visitor_step(ClientInput::Message(member, message));
