@@ -242,7 +242,7 @@ fn no_bytes_in_the_log_break_a_node() {
     }
     for _ in 0..5000 {
         let length = 1 + draw() % 80;
-        execute((0..length).map(|_| if draw() % 3 == 0 { draw() as u8 } else { 1 }).collect());
+        execute((0..length).map(|_| if draw().is_multiple_of(3) { draw() as u8 } else { 1 }).collect());
     }
     memory::lengths_are_not_believed(&entries, |bytes| execute(bytes.to_vec()));
 }
@@ -272,10 +272,12 @@ fn no_bytes_of_a_snapshot_break_a_node() {
         }
         for _ in 0..1000 {
             let length = draw() % 200;
-            let _ =
-                restore(index, (0..length).map(|_| if draw() % 3 == 0 { draw() as u8 } else { 0 }).collect());
+            let _ = restore(
+                index,
+                (0..length).map(|_| if draw().is_multiple_of(3) { draw() as u8 } else { 0 }).collect(),
+            );
         }
-        memory::lengths_are_not_believed(&[part.clone()], |bytes| {
+        memory::lengths_are_not_believed(std::slice::from_ref(part), |bytes| {
             let _ = restore(index, bytes);
         });
     }

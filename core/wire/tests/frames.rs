@@ -87,13 +87,13 @@ fn flipped_bits_and_random_bytes_give_bodies_within_the_limit() {
 #[test]
 fn a_length_that_is_claimed_reserves_no_more_than_the_limit() {
     let mib = 1 << 20;
-    let before = memory::reserved_bytes_max();
+    let reserved = memory::Reserved::start();
     for claim in [16 * mib, 16 * mib + 1, 1 << 30, u32::MAX] {
         let mut arrived = BytesMut::from(&claim.to_le_bytes()[..]);
         let taken = frame::take(&mut arrived, 16 * mib as usize);
         assert_eq!(taken.is_ok(), claim == 16 * mib);
     }
-    assert!(memory::reserved_bytes_max() - before <= 40 * mib as usize);
+    assert!(reserved.grown() <= 40 * mib as usize);
 }
 
 #[test]
