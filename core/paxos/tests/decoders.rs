@@ -1,11 +1,14 @@
 //! Every decoder of this crate, fed valid messages, all their truncations, flipped bits and random bytes: an error or
 //! a value, never a panic, and never more memory than the input could justify.
 
+#[path = "../../wire/tests/memory/mod.rs"]
+mod memory;
+
 use bytes::Bytes;
 use kumo_paxos::{
     CellId, Change, Configuration, DataName, Envelope, Genesis, Heartbeat, Hello, Incarnation, Instance,
-    MAGIC, Member, Message, Position, Proposal, Record, ReplicaId, Report, Role, Round, Schedule, Side,
-    Status, Time, VERSION, Value,
+    MAGIC, Member, Message, Position, Proposal, Record, ReplicaId, ReplicaState, ReplicaStatus, Report, Role,
+    Round, Schedule, Side, Status, Time, VERSION, Value,
 };
 use kumo_wire::Wire;
 use std::fmt::Debug;
@@ -125,21 +128,21 @@ fn torment<T: Wire + Debug + PartialEq>(value: &T) {
     assert!(T::from_bytes(long.into()).is_err());
 }
 
-#[test]
-fn messages_survive_anything() {
-    for message in messages() {
-        let envelope = Envelope {
-            cell: CellId(9),
-            generation: 1,
-            from: ([127, 0, 0, 1], 19700).into(),
-            sender: Incarnation(1),
-            addressee: Incarnation(2),
-            kept: 3,
-            message,
-        };
-        torment(&envelope);
-    }
-    torment(&Hello {
+fn envelopes() -> Vec<Envelope> {
+    let envelope = |message| Envelope {
+        cell: CellId(9),
+        generation: 1,
+        from: ([127, 0, 0, 1], 19700).into(),
+        sender: Incarnation(1),
+        addressee: Incarnation(2),
+        kept: 3,
+        message,
+    };
+    messages().into_iter().map(envelope).collect()
+}
+
+fn hello() -> Hello {
+    Hello {
         magic: MAGIC,
         version: VERSION,
         cell: CellId(1),
@@ -147,19 +150,79 @@ fn messages_survive_anything() {
         side: Side::Client,
         address: "[::1]:9".parse().expect("an address"),
         incarnation: Incarnation(3),
-    });
+    }
+}
+
+fn records() -> Vec<Record> {
+    let accepted = |value| Record::Accepted { instance: Instance(1), round: round(), value };
+    let decided = |value| Record::Decided { instance: Instance(1), value };
+    let others = [
+        Record::Life { incarnation: Incarnation(1), grant_micros: 5, kept: 9 },
+        Record::Promised(round()),
+        Record::Data { name: DataName::of(b""), bytes: Bytes::from_static(b"data") },
+    ];
+    values().into_iter().map(accepted).chain(values().into_iter().map(decided)).chain(others).collect()
+}
+
+fn changes() -> Vec<Change> {
+    let (old, new) = (([127, 0, 0, 1], 1).into(), "[::1]:2".parse().expect("an address"));
+    vec![
+        Change::Add(new),
+        Change::Promote(new),
+        Change::Remove(old),
+        Change::Replace { old, new },
+        Change::Recover,
+    ]
+}
+
+fn statuses() -> Vec<Status> {
+    let states = [ReplicaState::Voting, ReplicaState::Learning, ReplicaState::Down];
+    let replica = |(member, state): (Member, ReplicaState)| ReplicaStatus {
+        member,
+        state,
+        decided: Instance(3),
+        executed: Instance(2),
+        age_ms: 4,
+        load: 5,
+    };
+    let replicas = configuration().members.into_iter().zip(states).map(replica).collect();
+    let (cell, generation, round) = (CellId(9), 2, round());
+    let master = Some(([127, 0, 0, 1], 19700).into());
+    let trouble = Some("words".to_owned());
+    vec![
+        Status { cell, generation, master, round, replicas, trouble },
+        Status { cell, generation, master: None, round, replicas: Vec::new(), trouble: None },
+    ]
+}
+
+#[test]
+fn messages_survive_anything() {
+    envelopes().iter().for_each(torment);
+    torment(&hello());
 }
 
 #[test]
 fn records_survive_anything() {
-    for value in values() {
-        torment(&Record::Accepted { instance: Instance(1), round: round(), value: value.clone() });
-        torment(&Record::Decided { instance: Instance(1), value });
+    records().iter().for_each(torment);
+}
+
+#[test]
+fn changes_and_statuses_survive_anything() {
+    changes().iter().for_each(torment);
+    statuses().iter().for_each(torment);
+}
+
+#[test]
+fn no_length_is_believed() {
+    fn measure<T: Wire>(values: &[T]) {
+        let whole: Vec<Bytes> = values.iter().map(Wire::to_bytes).collect();
+        memory::lengths_are_not_believed(&whole, |bytes| drop(T::from_bytes(bytes)));
     }
-    torment(&Record::Life { incarnation: Incarnation(1), grant_micros: 5, kept: 9 });
-    torment(&Record::Promised(round()));
-    torment(&Record::Data { name: DataName::of(b""), bytes: Bytes::from_static(b"data") });
-    torment(&Change::Replace { old: ([127, 0, 0, 1], 1).into(), new: ([127, 0, 0, 1], 2).into() });
+    measure(&envelopes());
+    measure(&[hello()]);
+    measure(&records());
+    measure(&changes());
+    measure(&statuses());
 }
 
 #[test]
@@ -173,6 +236,7 @@ fn random_bytes_are_refused_or_read() {
         let _ = Message::from_bytes(bytes.clone());
         let _ = Record::from_bytes(bytes.clone());
         let _ = Status::from_bytes(bytes.clone());
+        let _ = Change::from_bytes(bytes.clone());
         let _ = Hello::from_bytes(bytes);
     }
 }

@@ -1,14 +1,22 @@
 //! Every message, cut short anywhere and stirred: an error or another message, never a panic.
 
+#[path = "../../wire/tests/memory/mod.rs"]
+mod memory;
+mod world;
+
 use bytes::Bytes;
 use kumo_paxos::{
-    CellId, Change, Incarnation, Instance, Member, ReplicaId, ReplicaState, ReplicaStatus, Role, Round,
-    Status,
+    CellId, Change, Hello, Incarnation, Instance, MAGIC, Member, Record, ReplicaId, ReplicaState,
+    ReplicaStatus, Role, Round, Side, Status, VERSION, Value,
 };
 use kumo_session::{
-    Ask, CellMessage, ClientMessage, EndReason, Label, Reply, SessionId, SessionInfo, UnixMillis,
+    Ask, Cell, CellMessage, ClientMessage, Effect, EndReason, Greeting, Input, Label, NodeNote, Reply,
+    SessionId, SessionInfo, UnixMillis,
 };
-use kumo_wire::Wire;
+use kumo_wire::{Malformed, Wire};
+use std::collections::BTreeSet;
+use world::board::Board;
+use world::{TIMEOUT, World};
 
 fn client_messages() -> Vec<ClientMessage> {
     let (session, tag) = (SessionId(1 << 48 | 7), 9);
@@ -95,17 +103,26 @@ fn cell_messages() -> Vec<CellMessage> {
     ]
 }
 
-fn stir<T: Wire + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
-    let mut seed = 1u64;
-    let mut draw = move || {
+/// The same numbers in every run.
+fn numbers(mut seed: u64) -> impl FnMut() -> usize {
+    move || {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (seed >> 33) as usize
-    };
+    }
+}
+
+fn stir<T: Wire + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
+    let mut draw = numbers(1);
     for message in messages {
         let whole = message.to_bytes();
         assert_eq!(T::from_bytes(whole.clone()), Ok(message));
         for length in 0..whole.len() {
             assert!(T::from_bytes(whole.slice(..length)).is_err(), "length {length} of {whole:?}");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let _ = T::from_bytes(flipped.into());
         }
         for _ in 0..2000 {
             let mut bytes = whole.to_vec();
@@ -130,6 +147,140 @@ fn no_bytes_of_a_client_break_a_node() {
 #[test]
 fn no_bytes_of_a_cell_break_a_client() {
     stir(cell_messages());
+}
+
+fn greetings() -> Vec<Greeting> {
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        cell: CellId(7),
+        generation: 1,
+        side: Side::Client,
+        address: "127.0.0.1:19700".parse().unwrap(),
+        incarnation: Incarnation(0),
+    };
+    vec![Greeting::Hello(hello), Greeting::Refused { reason: "no".to_owned() }]
+}
+
+#[test]
+fn no_bytes_of_a_stranger_break_a_greeting() {
+    stir(greetings());
+}
+
+#[test]
+fn no_length_is_believed() {
+    fn measure<T: Wire>(values: &[T]) {
+        let whole: Vec<Bytes> = values.iter().map(Wire::to_bytes).collect();
+        memory::lengths_are_not_believed(&whole, |bytes| drop(T::from_bytes(bytes)));
+    }
+    measure(&client_messages());
+    measure(&cell_messages());
+    measure(&greetings());
+}
+
+/// A cell of one whose sessions have done something of everything, and the entries of its log.
+fn busy() -> (World, Vec<Bytes>) {
+    let mut world = World::new(1);
+    let users = [world.user(true), world.user(true), world.user(true)];
+    for user in users {
+        world.command(user, "add 1");
+        world.start(user, "wait");
+    }
+    world.command(users[0], "tell something");
+    world.house(0, "add 1");
+    world.kill_user(users[2]);
+    world.run(TIMEOUT * 2);
+    let log = world.nodes[0].cell.replica().agreement().log();
+    let mut entries = Vec::new();
+    for instance in 0..=log.executed().0 {
+        if let Some(Value::Command(command)) = log.get(Instance(instance)) {
+            entries.push(command.clone());
+        }
+    }
+    let kinds: BTreeSet<u8> = entries.iter().map(|entry| entry[0]).collect();
+    assert_eq!(kinds, BTreeSet::from([1, 2, 3, 4]), "open, request, expire, house");
+    (world, entries)
+}
+
+fn parts(world: &World) -> Vec<Bytes> {
+    world.nodes[0].cell.snapshot().expect("a snapshot").1.collect()
+}
+
+/// A node wakes up with that snapshot and that entry after it: refused, or executed without a panic.
+fn wake(world: &World, parts: Vec<Bytes>, entry: Option<Bytes>) -> Result<(), Malformed> {
+    let (position, _) = world.nodes[0].cell.snapshot().expect("a snapshot");
+    let instance = position.executed.next();
+    let decided = entry.map(|entry| Record::Decided { instance, value: Value::Command(entry) });
+    let last = if decided.is_some() { instance } else { position.executed };
+    let (paxos, settings) = world.settings(0, 1);
+    let records = decided.into_iter().collect();
+    let snapshot = Some((position, parts));
+    let mut cell = Cell::recover(paxos, settings, Board::default(), snapshot, records, world.now)?;
+    let mut effects = Vec::new();
+    cell.step(world.now, Input::Timeout, &mut effects);
+    let panicked = |effect: &Effect| matches!(effect, Effect::Note(NodeNote::Panicked { .. }));
+    assert!(!effects.iter().any(panicked));
+    assert_eq!(cell.executed_upto(), last);
+    Ok(())
+}
+
+#[test]
+fn no_bytes_in_the_log_break_a_node() {
+    let (world, entries) = busy();
+    let parts = parts(&world);
+    let execute = |bytes: Vec<u8>| wake(&world, parts.clone(), Some(bytes.into())).expect("a good snapshot");
+    let mut draw = numbers(5);
+    for entry in &entries {
+        for length in 1..entry.len() {
+            execute(entry[..length].to_vec());
+        }
+        for bit in 0..entry.len() * 8 {
+            let mut flipped = entry.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            execute(flipped);
+        }
+    }
+    for _ in 0..5000 {
+        let length = 1 + draw() % 80;
+        execute((0..length).map(|_| if draw().is_multiple_of(3) { draw() as u8 } else { 1 }).collect());
+    }
+    memory::lengths_are_not_believed(&entries, |bytes| execute(bytes.to_vec()));
+}
+
+#[test]
+fn no_bytes_of_a_snapshot_break_a_node() {
+    let (world, _) = busy();
+    let whole = parts(&world);
+    assert_eq!(wake(&world, whole.clone(), None), Ok(()));
+    let restore = |index: usize, bytes: Bytes| {
+        let mut parts = whole.clone();
+        parts[index] = bytes;
+        wake(&world, parts, None)
+    };
+    for count in 0..whole.len() {
+        assert!(wake(&world, whole[..count].to_vec(), None).is_err());
+    }
+    let mut draw = numbers(6);
+    for (index, part) in whole.iter().enumerate() {
+        for length in 0..part.len() {
+            assert!(restore(index, part.slice(..length)).is_err(), "part {index} cut at {length}");
+        }
+        for bit in 0..part.len() * 8 {
+            let mut flipped = part.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let _ = restore(index, flipped.into());
+        }
+        for _ in 0..1000 {
+            let length = draw() % 200;
+            let _ = restore(
+                index,
+                (0..length).map(|_| if draw().is_multiple_of(3) { draw() as u8 } else { 0 }).collect(),
+            );
+        }
+        memory::lengths_are_not_believed(std::slice::from_ref(part), |bytes| {
+            let _ = restore(index, bytes);
+        });
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 mod world;
 
-use kumo_paxos::Note;
+use kumo_paxos::{Message, Note};
 use kumo_session::{Answer, CallError, ClientInput, EndReason, NodeNote, SessionState};
-use world::{TIMEOUT, World};
+use world::{Loss, TIMEOUT, World};
 
 #[test]
 fn a_session_opens_and_a_request_is_answered() {
@@ -374,4 +374,35 @@ fn a_second_panic_at_one_instance_is_a_bug_and_the_cell_stops() {
     assert!(world.users[user].states.contains(&SessionState::Jeopardy), "{:?}", world.users[user].states);
     assert!(!matches!(world.answer(user, late), Some(Ok(_))), "{:?}", world.answer(user, late));
     assert!(world.nodes.iter().all(|node| node.cell.application().sum == 0));
+}
+
+/// A node panics and takes a snapshot, of which one message is lost; how many of its kind there were.
+fn restored_without(kind: fn(&Message) -> bool, number: usize) -> usize {
+    let weak = 1;
+    let mut world = World::with_fragile(3, &[weak]);
+    let user = world.user(true);
+    world.loses = Some(Loss { kind, number, seen: 0 });
+    assert_eq!(world.command(user, "panic"), "survived");
+    world.run(3_000_000);
+    let restored = |note: &&NodeNote| matches!(note, NodeNote::Restored { .. });
+    assert_eq!(world.nodes[weak].notes.iter().filter(restored).count(), 1, "without {number}");
+    assert_eq!(world.command(user, "add 4"), "4");
+    world.run(1_000_000);
+    world.assert_equal();
+    world.loses.expect("just set").seen
+}
+
+#[test]
+fn a_snapshot_arrives_though_one_of_its_messages_is_lost() {
+    let kinds: [fn(&Message) -> bool; 2] = [
+        |message| matches!(message, Message::SnapshotAsk { .. }),
+        |message| matches!(message, Message::SnapshotPart { .. }),
+    ];
+    for kind in kinds {
+        let count = restored_without(kind, 0);
+        assert!(count >= 4, "several parts");
+        for number in 1..=count {
+            assert!(restored_without(kind, number) > count, "what is lost is sent again");
+        }
+    }
 }

@@ -215,8 +215,7 @@ impl Life {
 fn live(lost: Option<(&'static str, usize)>) -> BTreeMap<&'static str, usize> {
     let counts = Counts::default();
     Life::new(lost, &counts).live();
-    let seen = counts.borrow().clone();
-    seen
+    counts.take()
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Bytes from anywhere: they may be refused, they may be understood, they never harm.
 
 use crate::host::{Host, id};
+use crate::memory;
 use crate::random::{Random, SESSIONS, Step};
 use ::bytes::Bytes;
-use kumo_pfs::{Pfs, Query, Refusal, Reply};
-use kumo_session::{Application, Outcome};
+use kumo_pfs::{
+    DirectoryEntry, EntryChange, Event, LockInfo, Pfs, Query, QueueChange, QueueInfo, Refusal, Reply, Stat,
+    Usage,
+};
+use kumo_session::{Application, Outcome, UnixMillis};
 use kumo_wire::{Malformed, Wire};
 
 /// A state with something of everything in it.
@@ -163,4 +167,117 @@ fn a_huge_length_is_refused_before_anything_is_allocated() {
         Pfs::restore(vec![other.into()]).err(),
         Some(Malformed::Rule("a snapshot of another version"))
     );
+}
+
+fn refusals() -> Vec<Refusal> {
+    let text = || "/a/雲".to_owned();
+    vec![
+        Refusal::NotFound(text()),
+        Refusal::Exists(text()),
+        Refusal::NotDirectory(text()),
+        Refusal::IsDirectory(text()),
+        Refusal::NotEmpty(text()),
+        Refusal::BadPath(text()),
+        Refusal::BadName(text()),
+        Refusal::Version(4),
+        Refusal::Fenced,
+        Refusal::Locked(text()),
+        Refusal::NotLocked(text()),
+        Refusal::Empty(text()),
+        Refusal::NoMessage(5),
+        Refusal::NotAllowed(text()),
+        Refusal::Limit(text(), 6),
+        Refusal::Malformed,
+    ]
+}
+
+fn replies() -> Vec<Reply> {
+    let name = || "name".to_owned();
+    let stat = |ephemeral| Stat {
+        directory: false,
+        length: 1,
+        version: 2,
+        created: UnixMillis(3),
+        modified: UnixMillis(4),
+        ephemeral,
+    };
+    let data = || Bytes::from_static(b"data");
+    let entry = DirectoryEntry { name: name(), stat: stat(None) };
+    let queue = QueueInfo { name: name(), ready: 1, hidden: 2, waiting: 3 };
+    let lock = LockInfo {
+        name: name(),
+        exclusive: true,
+        number: 1,
+        holders: vec![id(1)],
+        waiters: vec![id(2), id(3)],
+    };
+    let mut replies = vec![
+        Reply::Done,
+        Reply::Written { count: 1, version: 2, length: 3 },
+        Reply::Data { bytes: data(), version: 1 },
+        Reply::Stat(stat(Some(id(1)))),
+        Reply::Entries { entries: vec![entry.clone(), entry], total: 2 },
+        Reply::Granted { number: 7 },
+        Reply::Message { id: 1, data: data() },
+        Reply::Queues(vec![queue.clone(), queue]),
+        Reply::Locks(vec![lock.clone(), lock]),
+        Reply::Usage(Usage { bytes: 1, files: 2, directories: 3, messages: 4 }),
+    ];
+    replies.extend(refusals().into_iter().map(Reply::Refused));
+    replies
+}
+
+fn events() -> Vec<Event> {
+    let name = || "name".to_owned();
+    let entry = |change| Event::Directory { path: "/a/b".to_owned(), name: name(), change };
+    let queue = |change| Event::Queue { name: name(), change };
+    vec![
+        entry(EntryChange::Created),
+        entry(EntryChange::Updated),
+        entry(EntryChange::Deleted),
+        Event::Lock { name: name(), exclusive: false },
+        queue(QueueChange::Posted),
+        queue(QueueChange::Waiting),
+    ]
+}
+
+/// Comes back whole; cut anywhere it is an error; flipped bits and random bytes are an error or another value.
+fn torment<T: Wire + PartialEq + std::fmt::Debug>(values: &[T]) {
+    let whole: Vec<Bytes> = values.iter().map(Wire::to_bytes).collect();
+    for (value, bytes) in values.iter().zip(&whole) {
+        assert_eq!(T::from_bytes(bytes.clone()).as_ref(), Ok(value));
+        for length in 0..bytes.len() {
+            assert!(T::from_bytes(bytes.slice(..length)).is_err(), "{value:?} cut at {length}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let _ = T::from_bytes(flipped.into());
+        }
+    }
+    let mut random = Random::new(12);
+    for _ in 0..50_000 {
+        let length = random.below(80);
+        let _ = T::from_bytes(random.bytes(length));
+    }
+    memory::lengths_are_not_believed(&whole, |bytes| drop(T::from_bytes(bytes)));
+}
+
+#[test]
+fn no_bytes_of_a_reply_or_an_event_break_a_client() {
+    torment(&replies());
+    torment(&events());
+}
+
+#[test]
+fn no_length_is_believed() {
+    let mut random = Random::new(13);
+    let mut pfs = Host::with_sessions(SESSIONS).pfs;
+    let commands: Vec<Bytes> = (0..40).map(|_| random.command().to_bytes()).collect();
+    memory::lengths_are_not_believed(&commands, |bytes| drop(kumo_pfs::Command::from_bytes(bytes)));
+    let queries: Vec<Bytes> = (0..40).map(|_| random.query().to_bytes()).collect();
+    memory::lengths_are_not_believed(&queries, |bytes| drop(pfs.read(id(1), bytes)));
+    pfs = busy(4, 60).pfs;
+    let snapshot: Vec<u8> = pfs.snapshot().flat_map(|part| part.to_vec()).collect();
+    memory::lengths_are_not_believed(&[snapshot.into()], |bytes| drop(Pfs::restore(vec![bytes])));
 }

@@ -2,6 +2,8 @@
 
 mod bytes;
 mod host;
+#[path = "../../../wire/tests/memory/mod.rs"]
+mod memory;
 mod model;
 mod model_lines;
 mod promises;

@@ -5,7 +5,7 @@ pub mod board;
 
 use board::Board;
 use bytes::Bytes;
-use kumo_paxos::{Incarnation, Settings, Time};
+use kumo_paxos::{Incarnation, Message, Settings, Time};
 use kumo_session::{
     Answer, CallError, Cell, CellMessage, CellSettings, Client, ClientEffect, ClientInput, ClientMessage,
     ClientSettings, ConnectionId, Effect, Input, Label, NodeNote, SessionState, UnixMillis,
@@ -16,6 +16,8 @@ use std::net::SocketAddr;
 /// The heartbeat.
 pub const UNIT: u64 = 100_000;
 pub const TIMEOUT: u64 = 10_000_000;
+/// Sessions at a time.
+pub const SESSIONS_MAX: usize = 100;
 
 pub struct Node {
     pub address: SocketAddr,
@@ -53,6 +55,22 @@ pub struct World {
     pub raw: Vec<(ConnectionId, Option<CellMessage>)>,
     /// Nodes that hear and reach nobody: neither peers nor clients. Their links stay up.
     pub deaf: BTreeSet<usize>,
+    /// The message between nodes that is lost.
+    pub loses: Option<Loss>,
+}
+
+/// One message of a kind that gets lost: the so-manieth.
+pub struct Loss {
+    pub kind: fn(&Message) -> bool,
+    pub number: usize,
+    pub seen: usize,
+}
+
+impl Loss {
+    fn takes(&mut self, message: &Message) -> bool {
+        self.seen += usize::from((self.kind)(message));
+        (self.kind)(message) && self.seen == self.number
+    }
 }
 
 pub fn address(index: usize) -> SocketAddr {
@@ -76,6 +94,7 @@ impl World {
             incarnations: 0,
             raw: Vec::new(),
             deaf: BTreeSet::new(),
+            loses: None,
         };
         for index in 0..size {
             let cell = world.empty_cell(index, size, fragile.contains(&index));
@@ -95,7 +114,13 @@ impl World {
 
     fn empty_cell(&mut self, index: usize, size: usize, fragile: bool) -> Cell<Board> {
         self.incarnations += 1;
-        let settings = Settings {
+        let (paxos, settings) = self.settings(index, size);
+        Cell::new(paxos, settings, Board { fragile, ..Board::default() }, self.now)
+    }
+
+    /// Of the node that was started last.
+    pub fn settings(&self, index: usize, size: usize) -> (Settings, CellSettings) {
+        let paxos = Settings {
             address: address(index),
             peers: (0..size).filter(|other| *other != index).map(address).collect(),
             extension: false,
@@ -105,8 +130,7 @@ impl World {
             durable: false,
             forms_after_micros: 0,
         };
-        let cell = CellSettings { session_timeout_micros: TIMEOUT, sessions_max: 100 };
-        Cell::new(settings, cell, Board { fragile, ..Board::default() }, self.now)
+        (paxos, CellSettings { session_timeout_micros: TIMEOUT, sessions_max: SESSIONS_MAX })
     }
 
     /// A client with a session, or one that is being opened.
@@ -248,6 +272,13 @@ impl World {
         self.raw.iter().filter(|(to, _)| *to == connection).map(|(_, message)| message.clone()).collect()
     }
 
+    /// A command of the process that hosts the node.
+    pub fn house(&mut self, node: usize, command: &str) {
+        let command = Bytes::from(command.to_owned());
+        self.queue.push_back(Event::Node(node, Input::House(command)));
+        self.drain();
+    }
+
     /// Lets time pass.
     pub fn run(&mut self, micros: u64) {
         let end = self.now.plus_micros(micros);
@@ -331,7 +362,8 @@ impl World {
         match effect {
             Effect::Peer(to, envelope) => {
                 let other = self.index(to);
-                if self.nodes[index].linked.contains(&to) && self.nodes[other].up && !deaf {
+                let lost = self.loses.as_mut().is_some_and(|loss| loss.takes(&envelope.message));
+                if self.nodes[index].linked.contains(&to) && self.nodes[other].up && !deaf && !lost {
                     self.queue.push_back(Event::Node(other, Input::Peer(envelope)));
                 }
             }
