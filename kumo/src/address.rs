@@ -53,8 +53,23 @@ fn resolve(text: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     if name.is_empty() || !name.bytes().all(is_name) {
         return Err(bad("it is neither an address nor a name of a host"));
     }
+    // The system takes "99999" and "1.2" for addresses of old; whoever typed them meant something else.
+    if name.rsplit('.').next().is_some_and(is_number) {
+        return Err(bad(
+            "a host is an address of four numbers, one of IPv6, or a name; a port is a number up to 65535",
+        ));
+    }
     let found = (name, port).to_socket_addrs().map_err(|error| unknown(text, &error.to_string()))?;
     Ok(found.collect())
+}
+
+/// As C reads one.
+fn is_number(word: &str) -> bool {
+    let digits = word.strip_prefix("0x").or(word.strip_prefix("0X"));
+    match digits {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()),
+    }
 }
 
 /// Nobody knows the name, now: it may be known later, or elsewhere.
@@ -81,7 +96,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_a_usage_error() {
-        for text in ["127.0.0.1:99999", "host:", ":5", "a b", "[::1]:x", "host:1:2", ""] {
+        for text in [
+            "127.0.0.1:99999",
+            "host:",
+            ":5",
+            "a b",
+            "[::1]:x",
+            "host:1:2",
+            "",
+            "99999",
+            "1.2",
+            "0x7f000001:5",
+        ] {
             assert!(matches!(one(text, 1), Err(Failure::Line(_, 2))), "{text}");
         }
         assert!(members(" , ").is_err());

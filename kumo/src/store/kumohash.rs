@@ -6,9 +6,10 @@ use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand, ValueEnum};
-use kumo_cluster::{Space, Table, key_hash, points};
+use kumo_cluster::{COPIES, KeyHash, POINTS, Space, Table, key_hash, points};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
@@ -37,8 +38,10 @@ enum Question {
         #[arg(value_name = "KEY", required = true)]
         keys: Vec<OsString>,
     },
-    /// The points of all servers, in their order on the ring
+    /// The points of all servers, in their order on the ring; of a key, those passed on the way up to its servers
     Dump {
+        #[arg(value_name = "KEY")]
+        keys: Vec<OsString>,
         /// The ring that keys are read by, or the one that a replace goes to
         #[arg(long, value_enum, default_value_t = Ring::Rhs)]
         ring: Ring,
@@ -70,9 +73,9 @@ pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
             let manager = manager()?;
             crate::block_on(async move { owners(&tool::stat(&[manager]).await?.space, keys, out) })
         }
-        Question::Dump { ring } => {
+        Question::Dump { keys, ring } => {
             let manager = manager()?;
-            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, *ring, out) })
+            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, keys, *ring, out) })
         }
     }
 }
@@ -122,26 +125,66 @@ fn listed(owners: &[(SocketAddr, &str)]) -> Value {
     owners.iter().map(|(address, state)| json!({ "address": address.to_string(), "state": state })).collect()
 }
 
-fn dump(space: &Space, ring: Ring, out: Out) -> Result<(), Failure> {
+fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Failure> {
     let members = match ring {
         Ring::Rhs => &space.rhs,
         Ring::Whs => &space.whs,
     };
-    let mut all = Vec::new();
+    let all = all_points(space, members);
+    if keys.is_empty() {
+        return out.result(points_listed(&all), || points_shown(&all));
+    }
+    let walks: Vec<(Cow<str>, KeyHash, Vec<Point>)> = keys
+        .iter()
+        .map(|key| {
+            let hash = key_hash(key.as_encoded_bytes());
+            (key.to_string_lossy(), hash, walk(&all, members.len(), hash))
+        })
+        .collect();
+    let values = walks.iter().map(|(key, hash, passed)| {
+        json!({ "key": key, "hash": hash.to_string(), "points": points_listed(passed) })
+    });
+    out.result(values.collect(), || {
+        walks.iter().map(|(key, hash, passed)| format!("{hash} {key}\n{}", points_shown(passed))).collect()
+    })
+}
+
+/// In their order on the ring.
+fn all_points(space: &Space, members: &[u16]) -> Vec<Point> {
+    let mut all = Vec::with_capacity(members.len() * POINTS);
     for &index in members {
         let member = space.member(index);
         all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
     }
     all.sort_unstable();
-    let values: Vec<Value> = all
-        .iter()
-        .map(|(point, address, state)| {
-            json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
-        })
-        .collect();
-    out.result(json!(values), || {
-        all.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
-    })
+    all
+}
+
+type Point = (KeyHash, SocketAddr, &'static str);
+
+/// The points on the way up from a key, around the end if need be, until all its servers are met.
+fn walk(all: &[Point], servers: usize, hash: KeyHash) -> Vec<Point> {
+    let start = all.partition_point(|(point, ..)| *point < hash);
+    let (mut passed, mut met) = (Vec::new(), BTreeSet::new());
+    for &point in all[start..].iter().chain(&all[..start]) {
+        if met.len() == COPIES.min(servers) {
+            break;
+        }
+        met.insert(point.1);
+        passed.push(point);
+    }
+    passed
+}
+
+fn points_listed(points: &[Point]) -> Value {
+    let listed = points.iter().map(|(point, address, state)| {
+        json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
+    });
+    listed.collect()
+}
+
+fn points_shown(points: &[Point]) -> String {
+    points.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
 }
 
 const EXAMPLES: &str = "\
@@ -149,6 +192,44 @@ Examples:
   kumohash hash foo                          db0f3feab5c7ee0b
   kumohash -m localhost assign user:1 user:2
   kumohash -m localhost dump | head
+  kumohash -m localhost dump user:1          the points from it up to its servers
 
 Exit status:
   0 done   1 refused   2 usage   4 unreachable   5 no master";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_cluster::{Incarnation, Member, MemberState, SpaceNumber};
+
+    #[test]
+    fn the_way_up_from_a_key_meets_its_servers_in_order() {
+        let member = |port| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            Member { address, incarnation: Incarnation(1), state: MemberState::Active }
+        };
+        for servers in 1..=5u16 {
+            let members = (1..=servers).map(member).collect();
+            let rhs: Vec<u16> = (0..servers).collect();
+            let empty = Space::empty(Default::default(), SpaceNumber(1));
+            let space = Space { members, whs: rhs.clone(), rhs, ..empty };
+            let (all, table) = (all_points(&space, &space.rhs), Table::new(&space));
+            assert_eq!(all.len(), usize::from(servers) * POINTS);
+            for key in 0..200 {
+                let hash = key_hash(format!("key-{key}").as_bytes());
+                let passed = walk(&all, space.rhs.len(), hash);
+                let mut met: Vec<SocketAddr> = Vec::new();
+                for (_, address, _) in &passed {
+                    if !met.contains(address) {
+                        met.push(*address);
+                    }
+                }
+                let owners = table.arc(hash).owners.iter().map(|&index| space.member(index).address);
+                assert_eq!(met, owners.collect::<Vec<_>>());
+                // The last point is that of the last server, and no further.
+                let last = passed.last().expect("one at least").1;
+                assert_eq!(passed.iter().filter(|(_, address, _)| *address == last).count(), 1);
+            }
+        }
+    }
+}
