@@ -6,7 +6,7 @@ use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand, ValueEnum};
-use kumo_cluster::{COPIES, KeyHash, Space, Table, key_hash, points};
+use kumo_cluster::{COPIES, KeyHash, POINTS, Space, Table, key_hash, points};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -130,12 +130,7 @@ fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Fa
         Ring::Rhs => &space.rhs,
         Ring::Whs => &space.whs,
     };
-    let mut all = Vec::new();
-    for &index in members {
-        let member = space.member(index);
-        all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
-    }
-    all.sort_unstable();
+    let all = all_points(space, members);
     if keys.is_empty() {
         return out.result(points_listed(&all), || points_shown(&all));
     }
@@ -152,6 +147,17 @@ fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Fa
     out.result(values.collect(), || {
         walks.iter().map(|(key, hash, passed)| format!("{hash} {key}\n{}", points_shown(passed))).collect()
     })
+}
+
+/// In their order on the ring.
+fn all_points(space: &Space, members: &[u16]) -> Vec<Point> {
+    let mut all = Vec::with_capacity(members.len() * POINTS);
+    for &index in members {
+        let member = space.member(index);
+        all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
+    }
+    all.sort_unstable();
+    all
 }
 
 type Point = (KeyHash, SocketAddr, &'static str);
@@ -190,3 +196,40 @@ Examples:
 
 Exit status:
   0 done   1 refused   2 usage   4 unreachable   5 no master";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_cluster::{Incarnation, Member, MemberState, SpaceNumber};
+
+    #[test]
+    fn the_way_up_from_a_key_meets_its_servers_in_order() {
+        let member = |port| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            Member { address, incarnation: Incarnation(1), state: MemberState::Active }
+        };
+        for servers in 1..=5u16 {
+            let members = (1..=servers).map(member).collect();
+            let rhs: Vec<u16> = (0..servers).collect();
+            let empty = Space::empty(Default::default(), SpaceNumber(1));
+            let space = Space { members, whs: rhs.clone(), rhs, ..empty };
+            let (all, table) = (all_points(&space, &space.rhs), Table::new(&space));
+            assert_eq!(all.len(), usize::from(servers) * POINTS);
+            for key in 0..200 {
+                let hash = key_hash(format!("key-{key}").as_bytes());
+                let passed = walk(&all, space.rhs.len(), hash);
+                let mut met: Vec<SocketAddr> = Vec::new();
+                for (_, address, _) in &passed {
+                    if !met.contains(address) {
+                        met.push(*address);
+                    }
+                }
+                let owners = table.arc(hash).owners.iter().map(|&index| space.member(index).address);
+                assert_eq!(met, owners.collect::<Vec<_>>());
+                // The last point is that of the last server, and no further.
+                let last = passed.last().expect("one at least").1;
+                assert_eq!(passed.iter().filter(|(_, address, _)| *address == last).count(), 1);
+            }
+        }
+    }
+}
