@@ -16,6 +16,8 @@ pub(crate) struct Pace {
     work: Allowance,
     /// This server's part of the work of a second.
     share: u64,
+    /// An operator has said how fast: clients were thought of.
+    ordered: bool,
     /// When a client last wanted something.
     asked_at: Option<Time>,
 }
@@ -23,7 +25,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub fn new(now: Time) -> Pace {
         let none = Allowance { left: 0, counted_at: now };
-        Pace { rate: none, work: none, share: WORK_PER_SECOND, asked_at: None }
+        Pace { rate: none, work: none, share: WORK_PER_SECOND, ordered: false, asked_at: None }
     }
 
     /// A client wants something.
@@ -44,6 +46,7 @@ impl Pace {
 
     /// Counts the time since it was last counted.
     pub fn allow(&mut self, now: Time, rate: u64) {
+        self.ordered = rate != 0;
         self.rate.grow(now, rate, rate);
         if self.is_calm(now) {
             self.work = Allowance { left: 0, counted_at: now };
@@ -63,7 +66,7 @@ impl Pace {
 
     /// Clients come first now; when to go on.
     pub fn waits_until(&self, now: Time) -> Option<Time> {
-        if self.is_calm(now) || self.work.left > 0 {
+        if self.ordered || self.is_calm(now) || self.work.left > 0 {
             return None;
         }
         // Until there is more than nothing.
@@ -240,6 +243,24 @@ mod tests {
             }
             assert!((9_900_000..=10_008_000).contains(&sent), "{sent}");
         }
+    }
+
+    #[test]
+    fn who_orders_a_rate_gets_it_beside_clients_too() {
+        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let rate = 5 * WORK_PER_SECOND;
+        let mut sent = 0;
+        for _ in 0..2_000 {
+            now = now.plus_micros(1_000);
+            pace.asked(now);
+            pace.allow(now, rate);
+            while pace.within_rate(rate) && pace.waits_until(now).is_none() {
+                pace.spend(BUCKET);
+                pace.sent(BUCKET);
+                sent += BUCKET;
+            }
+        }
+        assert!(sent >= 2 * rate - BUCKET, "{sent}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum JobOrder {
     Cancel,
     /// How much each server may send for it
     Rate {
-        /// A second, with or without K, M or G; 0: no limit
+        /// A second, with or without K, M or G, whether clients ask meanwhile or not; 0: as fast as leaves them in peace
         #[arg(value_name = "BYTES", value_parser = shown::parse_bytes)]
         bytes: u64,
     },
