@@ -7,8 +7,8 @@ use kumo_cluster::control::{
     ToolAnswer, ToolRequest, VoterStat,
 };
 use kumo_cluster::{
-    Alive, Answer, Clock, Command, Committed, GatewayId, Incarnation, Initial, Job, KeyHash, Kind, Lead,
-    Member, MemberState, Message, Objection, Operation, Order, Origin, Progress, Query, Range, Record,
+    Alive, Answer, Clock, Command, Committed, Garbage, GatewayId, Incarnation, Initial, Job, KeyHash, Kind,
+    Lead, Member, MemberState, Message, Objection, Operation, Order, Origin, Progress, Query, Range, Record,
     Recruit, Refusal, Remembered, Reply, Request, RequestId, Seat, ServerId, Space, SpaceNumber, Stamp,
     StoreKey, Table, Unsettled, Upto, Usage, key_hash,
 };
@@ -339,6 +339,7 @@ fn report() -> ServerReport {
         sets: 5,
         deletes: 6,
         usage: usage(),
+        garbage: Garbage { bytes: 3, age_seconds: 4, held: 5 },
         space: Some(space()),
         lease_ms: 7,
         pending: 8,
