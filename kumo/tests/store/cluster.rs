@@ -109,6 +109,21 @@ impl Cluster {
         self.servers.push(server);
     }
 
+    /// One more gateway, with options of its own; it serves when its port is open.
+    pub fn second_gateway(&self, options: &[&str]) -> Node {
+        let address = free_addresses(1)[0];
+        let mut arguments = words(&["gateway", "-v", "-t", &address.to_string()]);
+        let managers: Vec<SocketAddr> = self.managers.iter().map(|manager| manager.address).collect();
+        arguments.extend(named(&managers));
+        arguments.extend(words(options));
+        let mut gateway = Node::new(&self.folder, "second gateway".to_owned(), address, arguments);
+        gateway.run();
+        until("the second gateway serves", || {
+            Client::open(address)?.set("served", "yes").ok()?.then_some(())
+        });
+        gateway
+    }
+
     /// `kumoctl` at the first manager whose process runs.
     pub fn kumoctl(&self, arguments: &[&str]) -> Output {
         let running = self.managers.iter().position(Node::is_running).expect("a manager runs");

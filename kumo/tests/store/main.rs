@@ -20,6 +20,7 @@ mod namespaces;
 mod native;
 mod pair;
 mod pair_cuts;
+mod recordings;
 mod refusals;
 mod replaces;
 mod seed;

@@ -2,7 +2,7 @@
 
 use super::server::{OPERATIONS, operation_number};
 use super::{Counter, Gauge, Latency, Metrics, Text};
-use kumo_cluster::{Answer, Gateway, GatewayError, Operation, Reply};
+use kumo_cluster::{Answer, Gateway, GatewayError, Operation};
 use kumo_wire::memcache::{Outcome, Sasl};
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,12 @@ pub struct WorkerMetrics {
     /// Clients that it was given, and those that are gone again.
     pub came: Counter,
     pub left: Gauge,
-    hits: Counter,
-    misses: Counter,
+    /// By operation: those that did what they were to, those whose key was missing.
+    done: [Counter; OPERATIONS.len()],
+    missed: [Counter; OPERATIONS.len()],
+    /// The key has another version than the client said.
+    changed: Counter,
+    pub flushes: Counter,
     failures: Counter,
     logins: Counter,
     logins_failed: Counter,
@@ -45,11 +49,24 @@ pub struct Totals {
     pub deletes: u64,
     pub touches: u64,
     pub counters: u64,
-    pub hits: u64,
-    pub misses: u64,
+    pub flushes: u64,
+    pub get: Found,
+    pub delete: Found,
+    pub increment: Found,
+    pub decrement: Found,
+    pub cas: Found,
+    pub cas_changed: u64,
+    pub touch: Found,
     pub failures: u64,
     pub logins: u64,
     pub logins_failed: u64,
+}
+
+/// Of one command: how often the key was there, and how often it was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub hits: u64,
+    pub misses: u64,
 }
 
 impl GatewayMetrics {
@@ -67,18 +84,29 @@ impl GatewayMetrics {
     }
 
     pub fn totals(&self) -> Totals {
-        let asked = |names: &[&str]| {
+        let count = |names: &[&str], of: fn(&WorkerMetrics) -> &[Counter; OPERATIONS.len()]| {
             let named = OPERATIONS.iter().enumerate().filter(|(_, name)| names.contains(name));
-            named.map(|(number, _)| self.sum(|worker| worker.requests[number].get())).sum()
+            named.map(|(number, _)| self.sum(|worker| of(worker)[number].get())).sum()
+        };
+        let asked = |names: &[&str]| count(names, |worker| &worker.requests);
+        let found = |names: &[&str]| Found {
+            hits: count(names, |worker| &worker.done),
+            misses: count(names, |worker| &worker.missed),
         };
         Totals {
             gets: asked(&["get", "gat"]),
             sets: asked(&["set", "add", "replace", "cas", "append", "prepend"]),
             deletes: asked(&["delete"]),
-            touches: asked(&["touch"]),
+            touches: asked(&["touch", "gat"]),
             counters: asked(&["incr", "decr"]),
-            hits: self.sum(|worker| worker.hits.get()),
-            misses: self.sum(|worker| worker.misses.get()),
+            flushes: self.sum(|worker| worker.flushes.get()),
+            get: found(&["get", "gat"]),
+            delete: found(&["delete"]),
+            increment: found(&["incr"]),
+            decrement: found(&["decr"]),
+            cas: found(&["cas"]),
+            cas_changed: self.sum(|worker| worker.changed.get()),
+            touch: found(&["touch", "gat"]),
             failures: self.sum(|worker| worker.failures.get()),
             logins: self.sum(|worker| worker.logins.get()),
             logins_failed: self.sum(|worker| worker.logins_failed.get()),
@@ -122,8 +150,10 @@ impl WorkerMetrics {
             latencies: std::array::from_fn(|_| Latency::default()),
             came: Counter::default(),
             left: Gauge::default(),
-            hits: Counter::default(),
-            misses: Counter::default(),
+            done: std::array::from_fn(|_| Counter::default()),
+            missed: std::array::from_fn(|_| Counter::default()),
+            changed: Counter::default(),
+            flushes: Counter::default(),
             failures: Counter::default(),
             logins: Counter::default(),
             logins_failed: Counter::default(),
@@ -148,12 +178,14 @@ impl WorkerMetrics {
         number
     }
 
-    pub fn answered(&self, result: &Result<Answer, GatewayError>) {
-        match result {
-            Ok(Answer::Reply(Reply::Value { .. })) => self.hits.add(1),
-            Ok(Answer::Missing) => self.misses.add(1),
-            Ok(_other) => {}
-            Err(_) => self.failures.add(1),
+    /// `operation`: the number that [`asked`](WorkerMetrics::asked) gave it; none: a flush.
+    pub fn answered(&self, operation: Option<usize>, result: &Result<Answer, GatewayError>) {
+        match (operation, result) {
+            (Some(number), Ok(Answer::Reply(_))) => self.done[number].add(1),
+            (Some(number), Ok(Answer::Missing)) => self.missed[number].add(1),
+            (Some(_), Ok(Answer::Exists)) => self.changed.add(1),
+            (_, Ok(_other)) => {}
+            (_, Err(_)) => self.failures.add(1),
         }
     }
 
@@ -200,8 +232,8 @@ impl Metrics for GatewayMetrics {
         text.counter("kumo_gateway_connections_total", "Clients ever.", came)?;
         let refused = self.refused.get();
         text.counter("kumo_gateway_refused_connections_total", "Clients beyond --max-connections.", refused)?;
-        text.counter("kumo_gateway_hits_total", "Answers with a value.", totals.hits)?;
-        text.counter("kumo_gateway_misses_total", "Answers that there is none.", totals.misses)?;
+        text.counter("kumo_gateway_hits_total", "Gets of a key that was there.", totals.get.hits)?;
+        text.counter("kumo_gateway_misses_total", "Gets of a key that was not.", totals.get.misses)?;
         text.counter("kumo_gateway_failures_total", "Requests that failed for good.", totals.failures)?;
         text.counter("kumo_gateway_logins_total", "Tries to log in (--auth).", totals.logins)?;
         text.counter("kumo_gateway_failed_logins_total", "Of them, refused.", totals.logins_failed)?;
@@ -244,13 +276,21 @@ mod tests {
         let metrics = GatewayMetrics::new(3);
         let [first, second, _] = metrics.workers() else { panic!("three workers") };
         for worker in [first, second, second] {
-            worker.asked(&Operation::Get);
-            worker.answered(&Ok(Answer::Missing));
+            let get = worker.asked(&Operation::Get);
+            worker.answered(Some(get), &Ok(Answer::Missing));
             worker.came.add(1);
         }
-        second.asked(&Operation::Delete { unique: None });
+        let delete = second.asked(&Operation::Delete { unique: None });
+        second.answered(Some(delete), &Ok(Answer::Missing));
         second.left.set(1);
-        assert_eq!(metrics.totals(), Totals { gets: 3, deletes: 1, misses: 3, ..Totals::default() });
+        let totals = Totals {
+            gets: 3,
+            deletes: 1,
+            get: Found { hits: 0, misses: 3 },
+            delete: Found { hits: 0, misses: 1 },
+            ..Totals::default()
+        };
+        assert_eq!(metrics.totals(), totals);
         let open: Vec<u64> = metrics.workers().iter().map(|worker| worker.open()).collect();
         assert_eq!(open, [1, 1, 0]);
     }

@@ -70,8 +70,8 @@ struct Ticket {
     part: u32,
     key: Bytes,
     writes: bool,
-    /// Counts among the client's calls; a flush does not.
-    counts: bool,
+    /// Which operation, as the metrics count it; none: a flush, which does not count among the client's calls.
+    operation: Option<usize>,
     came: Time,
 }
 
@@ -252,6 +252,7 @@ impl Clients {
                 client.entries.push_back(Entry::told(answer, &refused));
             }
             Command::FlushAll { delay } => {
+                self.metrics.flushes.add(1);
                 client.entries.push_back(Entry::flush(answer));
                 client.flushing = true;
                 let ticket = self.ticket(Ticket { client: Some(id), entry, ..Ticket::default() });
@@ -275,15 +276,10 @@ impl Clients {
                     let writes = part.operation != Operation::Get;
                     client.begin(&part.key, writes);
                     let key = part.key.clone();
-                    let ticket = Ticket {
-                        client: Some(id),
-                        entry,
-                        part: number as u32,
-                        key,
-                        writes,
-                        counts: true,
-                        came: now,
-                    };
+                    let operation = Some(self.metrics.asked(&part.operation));
+                    let number = number as u32;
+                    let ticket =
+                        Ticket { client: Some(id), entry, part: number, key, writes, operation, came: now };
                     client.uncalled.push_back((ticket, part));
                 }
             }
@@ -291,10 +287,11 @@ impl Clients {
     }
 
     fn call(&mut self, ticket: Ticket, part: Part, inputs: &mut Vec<GatewayInput>) {
-        let came = ticket.came;
+        let (came, operation) = (ticket.came, ticket.operation);
         let number = self.ticket(ticket);
-        let operation = self.metrics.asked(&part.operation);
-        self.stopwatch.came(came, (0, number), operation);
+        if let Some(operation) = operation {
+            self.stopwatch.came(came, (0, number), operation);
+        }
         let key = self.prefixed(part.key);
         let hash = key_hash(&key);
         inputs.push(GatewayInput::Call { ticket: number, hash, key, operation: part.operation });
@@ -353,11 +350,11 @@ impl Clients {
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
         self.stopwatch.answered((0, ticket));
-        let Ticket { client: Some(id), entry, part, key, writes, counts, came: _ } = taken else { return };
-        self.metrics.answered(&result);
+        let Ticket { client: Some(id), entry, part, key, writes, operation, came: _ } = taken else { return };
+        self.metrics.answered(operation, &result);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.calls -= usize::from(counts);
-        client.flushing &= counts;
+        client.calls -= usize::from(operation.is_some());
+        client.flushing &= operation.is_some();
         client.end(&key, writes);
         let bytes = match &result {
             Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),

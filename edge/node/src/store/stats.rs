@@ -5,7 +5,7 @@ use crate::clock;
 use crate::metrics::{GatewayMetrics, Totals, WorkerMetrics};
 use bytes::{Bytes, BytesMut};
 use kumo_paxos::Time;
-use kumo_wire::memcache::{self, Outcome};
+use kumo_wire::memcache::{self, Failure, Outcome};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The gateway as a whole, whichever worker is asked.
@@ -50,6 +50,7 @@ impl Stats {
             // There are no slabs and no list of the least recently used here: nothing is ever evicted.
             b"items" | b"slabs" | b"sizes" | b"conns" => {}
             dump if dump.starts_with(b"cachedump ") => {}
+            detail if let Some(wish) = detail_wish(detail) => return detailed(wish, answer),
             b"reset" => {
                 // Only taken off what is told here: whoever scrapes counts on numbers that only grow.
                 *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
@@ -80,17 +81,59 @@ impl Stats {
         count("max_connections", self.connections_max as u64);
         count("cmd_get", totals.gets - before.gets);
         count("cmd_set", totals.sets - before.sets);
+        count("cmd_flush", totals.flushes - before.flushes);
         count("cmd_touch", totals.touches - before.touches);
         count("cmd_delete", totals.deletes - before.deletes);
         count("cmd_counter", totals.counters - before.counters);
-        count("get_hits", totals.hits - before.hits);
-        count("get_misses", totals.misses - before.misses);
+        count("get_hits", totals.get.hits - before.get.hits);
+        count("get_misses", totals.get.misses - before.get.misses);
+        count("delete_misses", totals.delete.misses - before.delete.misses);
+        count("delete_hits", totals.delete.hits - before.delete.hits);
+        count("incr_misses", totals.increment.misses - before.increment.misses);
+        count("incr_hits", totals.increment.hits - before.increment.hits);
+        count("decr_misses", totals.decrement.misses - before.decrement.misses);
+        count("decr_hits", totals.decrement.hits - before.decrement.hits);
+        count("cas_misses", totals.cas.misses - before.cas.misses);
+        count("cas_hits", totals.cas.hits - before.cas.hits);
+        count("cas_badval", totals.cas_changed - before.cas_changed);
+        count("touch_hits", totals.touch.hits - before.touch.hits);
+        count("touch_misses", totals.touch.misses - before.touch.misses);
         count("auth_cmds", totals.logins - before.logins);
         count("auth_errors", totals.logins_failed - before.logins_failed);
         count("failures", totals.failures - before.failures);
+        // Nothing is ever thrown out to make room. What is stored, and where, the servers know: `kumostat -m`.
+        count("evictions", 0);
         count("threads", self.metrics.workers().len() as u64);
     }
 }
+
+/// The word after `detail`, if that is what is asked for; memcached looks at no other.
+fn detail_wish(argument: &[u8]) -> Option<&[u8]> {
+    let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    (words.next() == Some(b"detail")).then(|| words.next().unwrap_or_default())
+}
+
+/// Keys are not counted by their prefixes, of which there may be any number: the dump is empty.
+fn detailed(wish: &[u8], answer: &memcache::Answer) -> Bytes {
+    let mut out = BytesMut::new();
+    let binary = matches!(answer, memcache::Answer::Binary { .. });
+    let outcome = match wish {
+        b"on" | b"off" => Outcome::Ok,
+        b"dump" => {
+            if binary {
+                // As memcached does: the lines of the text protocol, in one packet.
+                answer.write(&Outcome::Stat { name: "detailed", value: "END\r\n" }, &mut out);
+            }
+            Outcome::End
+        }
+        _other if binary => Outcome::NoSuchStats,
+        _other => Outcome::Failed(Failure::Client(DETAIL_USAGE)),
+    };
+    answer.write(&outcome, &mut out);
+    out.freeze()
+}
+
+const DETAIL_USAGE: &str = "usage: stats detail on|off|dump";
 
 /// What clients are told: first the memcached whose protocol this is, because they take from it what they may ask and
 /// what to expect; then what it really is.
