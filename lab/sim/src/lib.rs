@@ -23,6 +23,7 @@ pub mod run;
 pub mod schedule;
 pub mod store;
 pub mod trace;
+pub mod watched;
 pub mod workload;
 pub mod world;
 

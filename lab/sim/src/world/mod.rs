@@ -10,6 +10,7 @@ mod processes;
 mod strikes;
 
 use crate::check::agreement::Agreement;
+use crate::check::truth::Truth;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::fault::{Fault, Plan};
@@ -47,6 +48,7 @@ pub struct World {
     cell: CellId,
     history: History,
     agreement: Agreement,
+    truth: Truth,
     randoms: Randoms,
     /// Faults that took effect.
     struck: BTreeMap<Fault, u64>,
@@ -236,6 +238,7 @@ impl World {
             cell: CellId(0),
             history: History::default(),
             agreement: Agreement::default(),
+            truth: Truth::default(),
             randoms: Randoms {
                 disk: Random::new(seed, "disk"),
                 tears: Random::new(seed, "tears"),
