@@ -19,6 +19,7 @@ pub mod models;
 pub mod run;
 pub mod store;
 pub mod trace;
+pub mod watched;
 pub mod workload;
 pub mod world;
 

@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     fn step(invoked: u64, settled: u64, action: Action) -> Step {
-        Step { invoked, settled: Some(settled), unclear: false, action }
+        Step { invoked, settled: Some(settled), unclear: false, turn: None, action }
     }
 
     fn perhaps(invoked: u64, settled: Option<u64>, action: Action) -> Step {
-        Step { invoked, settled, unclear: true, action }
+        Step { invoked, settled, unclear: true, turn: None, action }
     }
 
     fn versions() -> BTreeMap<Value, u64> {

@@ -11,6 +11,7 @@ pub mod own;
 pub mod queues;
 pub mod registers;
 pub mod trees;
+pub mod truth;
 
 /// What a checker found: a sentence for whoever reads the trace.
 pub type Verdict = Result<(), String>;

@@ -97,6 +97,7 @@ impl File {
             invoked: operation.invoked,
             settled: operation.settled(),
             unclear: operation.unclear(),
+            turn: None,
             action,
         });
     }

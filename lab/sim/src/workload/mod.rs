@@ -5,7 +5,7 @@ mod events;
 mod trees;
 mod worker;
 
-pub use trees::{tree_paths, tree_root};
+pub use trees::{TREES, tree_paths, tree_root};
 pub use worker::{Role, Setting, Worker};
 
 use crate::history::ClientNumber;

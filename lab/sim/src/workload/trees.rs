@@ -5,9 +5,12 @@ use crate::history::Call;
 use bytes::{BufMut, Bytes, BytesMut};
 use kumo_pfs::{Command, Condition, ENTRIES_MAX, Place, Query, READ_BYTES_MAX};
 
+/// How the path of every tree begins.
+pub const TREES: &str = "/t";
+
 /// The directory that all of one era work in.
 pub fn tree_root(era: u64) -> String {
-    format!("/t{era}")
+    format!("{TREES}{era}")
 }
 
 /// Every path that there ever is below a root.

@@ -290,6 +290,9 @@ impl World {
         self.trace.note(self.now, &[25, u64::from(number.0)], &[], || format!("c{} is {state:?}", number.0));
         let client = self.clients.get_mut(&number).expect("it has just made a step");
         client.state = state;
+        if let Some(session) = client.client.session() {
+            self.truth.opened(session, number);
+        }
         match state {
             SessionState::Safe => self.believe(number),
             SessionState::Opening | SessionState::Jeopardy => self.doubt(number),

@@ -246,7 +246,7 @@ impl World {
         own::check(history, OWN)?;
         events::check(history, &[WATCHED, &flood_folder(self.plan.deep)])?;
         let root = tree_root(self.eras);
-        trees::check(history, &root, !self.plan.wild_clocks, &self.tree_at_last(&root)?)?;
+        trees::check(history, &root, !self.plan.wild_clocks, &self.tree_at_last(&root)?, &self.truth)?;
         if self.exceeded {
             // Whatever was on the lost majority alone is gone, and may be.
             return Ok(());

@@ -10,6 +10,7 @@ mod processes;
 mod strikes;
 
 use crate::check::agreement::Agreement;
+use crate::check::truth::Truth;
 use crate::disk::Disk;
 use crate::fault::{Fault, Plan};
 use crate::history::{ClientNumber, History};
@@ -44,6 +45,7 @@ pub struct World {
     cell: CellId,
     history: History,
     agreement: Agreement,
+    truth: Truth,
     randoms: Randoms,
     /// Faults that took effect.
     struck: BTreeMap<Fault, u64>,
@@ -233,6 +235,7 @@ impl World {
             cell: CellId(0),
             history: History::default(),
             agreement: Agreement::default(),
+            truth: Truth::default(),
             randoms: Randoms {
                 disk: Random::new(seed, "disk"),
                 tears: Random::new(seed, "tears"),

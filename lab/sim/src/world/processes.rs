@@ -4,8 +4,8 @@ use super::peers::Link;
 use super::{Event, World};
 use crate::check::agreement::Sight;
 use crate::disk::{Damage, Disk};
+use crate::watched::Watched;
 use kumo_paxos::{ExitReason, Incarnation, Instance, Note, Position, Record, ReplicaState, Settings, Value};
-use kumo_pfs::Pfs;
 use kumo_session::{Cell, CellSettings, Effect, Input, NodeNote};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct ProcessId(pub u64);
 pub struct Process {
     pub slot: usize,
     pub incarnation: Incarnation,
-    pub cell: Cell<Pfs>,
+    pub cell: Cell<Watched>,
     /// While it stands still: what waits for it.
     pub paused: Option<Vec<Event>>,
     /// It was told to stop and goes soon.
@@ -96,10 +96,10 @@ impl World {
             sessions_max: SESSIONS_MAX,
         };
         let cell = match life {
-            None => Cell::new(settings, cell_settings, Pfs::default(), now),
+            None => Cell::new(settings, cell_settings, Watched::default(), now),
             Some(_) => {
                 let (snapshot, records) = (slot.disk.snapshot(), slot.disk.records());
-                match Cell::recover(settings, cell_settings, Pfs::default(), snapshot, records, now) {
+                match Cell::recover(settings, cell_settings, Watched::default(), snapshot, records, now) {
                     Ok(cell) => cell,
                     Err(malformed) => {
                         return self.fail(format!("a node cannot read its own disk: {malformed}"));
@@ -233,6 +233,7 @@ impl World {
             process.cell.step(now, Input::Wall(clock.wall(self.now)), &mut effects);
         }
         process.cell.step(now, input, &mut effects);
+        process.cell.application().take_notes(|note| self.truth.note(note));
         self.compare_leases(id);
         self.perform(id, &mut effects);
         effects.clear();

@@ -81,7 +81,7 @@ impl Script {
     }
 
     fn verdict(&self) -> Verdict {
-        check(&self.history, "/t", true, &[])
+        check(&self.history, "/t", true, &[], &Truth::default())
     }
 }
 
@@ -188,10 +188,11 @@ fn an_ephemeral_file_goes_with_its_session_wherever_it_is() {
 fn what_is_found_at_last_is_what_was_done() {
     let mut script = script();
     script.write("/t/a", "aa", false, None).write("/t/b", "bb", false, Some(Ending::Unknown));
+    let nothing = Truth::default();
     let query = |path: &str| Query::Read { path: path.to_owned(), offset: 0, length: 100 };
     let there = (query("/t/a"), Reply::Data { bytes: "aa".into(), version: 1 });
     let gone = (query("/t/a"), Reply::Refused(Refusal::NotFound("/t/a".to_owned())));
     let late = (query("/t/b"), Reply::Data { bytes: "bb".into(), version: 9 });
-    check(&script.history, "/t", false, &[there.clone(), late]).unwrap();
-    check(&script.history, "/t", false, &[there, gone]).unwrap_err();
+    check(&script.history, "/t", false, &[there.clone(), late], &nothing).unwrap();
+    check(&script.history, "/t", false, &[there, gone], &nothing).unwrap_err();
 }
