@@ -65,7 +65,7 @@ pub enum Change {
         old: SocketAddr,
         new: SocketAddr,
     },
-    /// A lone survivor goes on as generation + 1.
+    /// A lone survivor goes on, in a generation of its own.
     Recover,
 }
 
@@ -209,7 +209,12 @@ pub enum ChangeRefusal {
     NotLost,
     #[error("this replica could not execute instance {}: recover from another replica", .0.0)]
     Halted(Instance),
+    #[error("this cell has been recovered too often: form a new one")]
+    Generations,
 }
+
+/// A number that is handed out has its generation in its upper 16 bits.
+pub const GENERATION_MAX: u32 = 0xffff;
 
 /// Voters in a cell. More would only make every write slower.
 pub const VOTERS_MAX: usize = 7;

@@ -5,7 +5,7 @@ use crate::configuration::{Configuration, Genesis, MEMBERS_MAX, Member, Role, Sc
 use crate::identity::{CellId, Incarnation, Instance, Time};
 use crate::message::Message;
 use crate::panics::Panics;
-use crate::step::{Change, ChangeRefusal, Effect, ExitReason, Note, VOTERS_MAX};
+use crate::step::{Change, ChangeRefusal, Effect, ExitReason, GENERATION_MAX, Note, VOTERS_MAX};
 use crate::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -321,7 +321,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The seed's "if even one lives": this replica goes on alone, as the next generation of the same cell, with what
+    /// The seed's "if even one lives": this replica goes on alone, as a generation of its own of the same cell, with what
     /// it knows decided and what it accepted up to the first hole. Whatever only the others knew is lost.
     fn recover_alone(&mut self, now: Time, effects: &mut Vec<Effect>) -> Result<(), ChangeRefusal> {
         let Some(configuration) = self.configuration_now().cloned() else {
@@ -346,11 +346,12 @@ impl Replica {
         if !survives || latest.at(self.settings.address).is_none() {
             return Err(ChangeRefusal::Stranger(self.settings.address));
         }
+        let generation = next_generation(self.agreement.generation, latest, self.settings.address)?;
         self.step_down(now, effects);
         let held = |value: &Value| self.data.holds(value);
         let schedule = self.agreement.keep_accepted(held, &mut self.records);
         let schedule = schedule.expect("who has a configuration has a schedule");
-        let (cell, generation) = (self.agreement.cell, self.agreement.generation + 1);
+        let cell = self.agreement.cell;
         let configuration = survivors(&schedule, self.settings.address, me);
         let genesis = Genesis { cell, generation, window: schedule.window, configuration };
         self.agreement.recover(genesis, &mut self.records);
@@ -409,6 +410,19 @@ impl Replica {
         let remembering = voters - forgot.count();
         (remembering * 2 <= voters).then_some((remembering, voters))
     }
+}
+
+/// The generation in which the survivor at that address goes on: no other survivor of the same generation goes on in it.
+/// Were it the next one for all, two recoveries that know nothing of each other would hand out the same numbers, and
+/// be taken for one cell when they meet. So the one with the greater generation ends the other.
+fn next_generation(
+    generation: u32,
+    configuration: &Configuration,
+    survivor: SocketAddr,
+) -> Result<u32, ChangeRefusal> {
+    let member = configuration.at(survivor).ok_or(ChangeRefusal::Stranger(survivor))?;
+    let next = generation.checked_add(1).and_then(|next| next.checked_add(member.id.0));
+    next.filter(|next| *next <= GENERATION_MAX).ok_or(ChangeRefusal::Generations)
 }
 
 /// The process at that address has a new incarnation; one that a recovery left out votes again with it.

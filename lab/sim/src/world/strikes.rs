@@ -1,7 +1,7 @@
 //! Faults, as they strike. Each returns whether it took effect: a fault that hit nothing is none.
 
 use super::clients::{Program, client_host};
-use super::processes::ProcessId;
+use super::processes::{Process, ProcessId};
 use super::{Event, World};
 use crate::disk::Damage;
 use crate::fault::Fault;
@@ -327,9 +327,21 @@ impl World {
     /// Whether the cell promises to bear it that this process forgets everything (promise 8).
     /// In a run that goes beyond that, always, and it is noted.
     pub fn may_forget(&mut self, victim: ProcessId) -> bool {
+        if self.is_last_recovered(victim) {
+            return false;
+        }
         let within = self.within_promise(victim);
         self.exceeded |= self.plan.beyond && !within;
         self.plan.beyond || within
+    }
+
+    /// Whether it alone knows of a recovery. If it forgets, a second recovery is not after the first but beside it, in a
+    /// generation that may be less: then nothing can be said about numbers that grow.
+    fn is_last_recovered(&self, victim: ProcessId) -> bool {
+        let generation = |process: &Process| process.cell.replica().generation();
+        let newest = generation(&self.processes[&victim]);
+        let others = self.processes.iter().filter(|(id, _)| **id != victim);
+        newest > 1 && others.map(|(_, process)| generation(process)).all(|other| other < newest)
     }
 
     fn within_promise(&self, victim: ProcessId) -> bool {
