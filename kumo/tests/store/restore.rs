@@ -76,8 +76,9 @@ fn restored_cluster(restored: &Path) -> Cluster {
     assert!(copied.unwrap().success());
     for servers in [1, 2] {
         (0..servers).for_each(|_| cluster.add_server());
-        let known = || strings(&cluster.stat()["not_attached"]).len() == servers;
-        until("the servers are known", || known().then_some(()));
+        until("the servers are known", || {
+            (strings(&cluster.try_stat()?["not_attached"]).len() == servers).then_some(())
+        });
         cluster.attach();
     }
     cluster.until_active(3);
@@ -106,7 +107,7 @@ fn verify(client: &mut Client, model: &BTreeMap<String, String>) {
 
 /// Generation and count of the hash space.
 fn number(cluster: &Cluster) -> (u64, u64) {
-    let stat = cluster.stat();
+    let stat = until("the managers answer", || cluster.try_stat());
     let text = stat["space"]["number"].as_str().expect("text");
     let (generation, count) = text.split_once('.').expect("two numbers");
     (generation.parse().unwrap(), count.parse().unwrap())
