@@ -4,8 +4,11 @@ mod support;
 
 use std::fs::File;
 use std::io::BufReader;
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use support::{KUMO, assert_status, free_addresses, next_line};
 
 /// A name that no resolver knows, and that none is asked for: one of its parts is too long.
@@ -25,6 +28,38 @@ fn help_and_version_are_there_for_every_name() {
     let output = Command::new(KUMO).arg0("kumo-cell").arg("--help").output().unwrap();
     assert_status(&["kumo-cell"], &output, 0);
     assert!(String::from_utf8(output.stdout).unwrap().contains("One replica of a cell"));
+}
+
+/// A file that took the place of a closed stream would get what is printed, or be read as input.
+#[test]
+fn closed_streams_are_no_files_of_ours() {
+    let closed = |arguments: &[&str]| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", KUMO]).args(arguments);
+        shell
+    };
+    assert_eq!(closed(&["--help"]).status().unwrap().code(), Some(0));
+    assert_eq!(closed(&["no-such-command"]).status().unwrap().code(), Some(2));
+    let store = std::env::temp_dir().join(format!("kumo-closed-{}", std::process::id()));
+    let addresses: Vec<_> = free_addresses(3);
+    let (listen, manager) = (addresses[0].to_string(), addresses[1].to_string());
+    let stream = addresses[2].port().to_string();
+    let path = store.to_str().unwrap();
+    let arguments =
+        ["server", "-v", "-l", &listen, "-m", &manager, "-L", &stream, "-s", path, "--http", "off"];
+    let mut server = closed(&arguments).spawn().unwrap();
+    let limit = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(addresses[0]).is_err() {
+        assert!(server.try_wait().unwrap().is_none() && Instant::now() < limit, "the server listens");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    for stream in 0..3 {
+        let file = std::fs::read_link(format!("/proc/{}/fd/{stream}", server.id())).unwrap();
+        assert_eq!(file, Path::new("/dev/null"), "stream {stream}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    std::fs::remove_dir_all(&store).unwrap();
 }
 
 #[test]

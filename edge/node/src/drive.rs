@@ -331,7 +331,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
                 // A node without a disk keeps nothing.
                 Effect::Persist(_) => {}
                 Effect::WriteSnapshot => self.write_snapshot(),
-                Effect::Note(note) => notes::write(note),
+                Effect::Note(note) => notes::write(note, self.stopping_until.is_some()),
                 Effect::Exit(reason) => self.exit(reason),
             }
         }

@@ -3,11 +3,13 @@
 use crate::store::binary_log::{Value, record};
 use kumo_paxos::{ExitReason, Note};
 use kumo_session::NodeNote;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
-/// Writes what a cell noted. ERROR means a person must act, INFO is a change of state.
-pub fn write(note: NodeNote) {
+/// Writes what a cell noted. ERROR means a person must act, INFO is a change of state. `stopping`: this node was told to
+/// end, and gives up what it led: that is no news of the cell.
+pub fn write(note: NodeNote, stopping: bool) {
     match note {
+        NodeNote::Paxos(Note::NoMaster) if stopping => debug!("no master here any more"),
         NodeNote::Paxos(note) => write_paxos(note),
         NodeNote::SessionExpired(session) => info!(%session, "session expired"),
         NodeNote::Panicked { instance } => error!(instance, "executing an entry panicked"),

@@ -57,6 +57,8 @@ impl Folder {
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
         let path = self.path.join(note_file(name)?);
         let failed = |error| fault("read", &path, &error);
+        // What is read here could become the room of another note, and be written to, before it is read.
+        let _turn = self.noting.lock().expect("no panic under this lock");
         if self.disk.what(&path).map_err(failed)? == What::Missing {
             return Ok(None);
         }

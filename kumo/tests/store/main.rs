@@ -23,6 +23,7 @@ mod pair_cuts;
 mod recordings;
 mod refusals;
 mod replaces;
+mod restore;
 mod seed;
 mod servers;
 mod workers;

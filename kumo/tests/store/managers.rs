@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, until};
 use crate::load::Load;
+use rustix::process::Signal;
 
 #[test]
 fn the_master_is_killed_during_a_replace() {
@@ -40,6 +41,17 @@ fn the_master_is_killed_during_a_replace() {
     let tally = load.finish();
     println!("kill -9 of the master manager in a replace: 1 of 1 took effect; {tally}");
     assert!(tally.operations() >= 4 * OPERATIONS_BETWEEN);
+}
+
+#[test]
+fn a_lone_manager_ends_without_an_alarm() {
+    let mut cluster = Cluster::start_detached(1, 1, &[]);
+    cluster.attach();
+    cluster.managers[0].signal(Signal::TERM);
+    assert_eq!(cluster.managers[0].wait(), Some(0));
+    let log = cluster.managers[0].log();
+    let (_, end) = log.split_once("stopping").expect("it says that it was told to");
+    assert!(!end.contains("WARN") && !end.contains("no master"), "{end}");
 }
 
 #[test]

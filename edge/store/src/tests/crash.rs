@@ -223,3 +223,29 @@ fn a_failed_call_loses_nothing_that_was_answered() {
     }
     assert!(failures > 200, "{failures} failures");
 }
+
+/// Two files take turns as a note: which is which must be on the disk before the other one is written to.
+#[test]
+fn a_note_is_whole_after_a_put_that_failed_and_one_that_crashed() {
+    let mut outcomes = [0; 4];
+    for (failing, crashing, seed) in (1..10).flat_map(|failing| {
+        (1..10).flat_map(move |crashing| (0..8).map(move |seed| (failing, crashing, seed)))
+    }) {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        core.put_note("note", &[1; 1500]).unwrap();
+        disk.plan(Plan::FailAt(disk.changes() + failing));
+        // Failed or not, it leaves a whole one behind.
+        let _ = core.put_note("note", &[2; 1500]);
+        disk.plan(Plan::CrashAt(disk.changes() + crashing));
+        let third = core.put_note("note", &[3; 1500]);
+        disk.crash(Crash::PowerFailedAnyhow(seed * 31 + failing * 7 + crashing));
+        drop(core);
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        let note = core.note("note").unwrap_or_else(|fault| panic!("{failing} {crashing} {seed}: {fault}"));
+        let found = note.expect("the first one was durable")[0];
+        assert!(third.is_err() || found == 3, "{failing} {crashing} {seed}: {found}");
+        outcomes[usize::from(found)] += 1;
+    }
+    assert!(outcomes[1..].iter().all(|&count| count > 0), "{outcomes:?}");
+}

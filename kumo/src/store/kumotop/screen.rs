@@ -57,45 +57,47 @@ impl Screen {
 
     pub fn draw(&mut self, frame: &mut Frame) {
         let rows = self.now.rows(self.earlier.as_ref());
+        let lines = self.head(&rows, frame.area().width);
         let [head, bar, body, foot] = Layout::vertical([
-            Constraint::Length(2),
+            Constraint::Length(lines.len() as u16),
             Constraint::Length(1),
             Constraint::Min(1),
             Constraint::Length(1),
         ])
         .areas(frame.area());
-        frame.render_widget(Paragraph::new(self.head(&rows)), head);
+        frame.render_widget(Paragraph::new(lines), head);
         self.draw_job(frame, bar);
         self.draw_servers(frame, body, &rows);
         frame.render_widget(Paragraph::new(self.foot()), foot);
     }
 
-    fn head(&self, rows: &[Row]) -> Vec<Line<'static>> {
+    /// As many lines as the width makes it.
+    fn head(&self, rows: &[Row], width: u16) -> Vec<Line<'static>> {
         let stat = &self.now.stat;
         let master = stat.master.map_or("none".to_owned(), |master| master.to_string());
         let auto = if stat.auto_replace { "on" } else { "off" };
         let total = total(rows);
         let items: u64 = reports(rows).map(|report| report.usage.items).sum();
         let bytes: u64 = reports(rows).map(|report| report.usage.live_bytes).sum();
-        vec![
-            Line::from(vec![
-                Span::styled("kumotop", Style::new().add_modifier(Modifier::BOLD)),
-                Span::raw(format!(
-                    "  hash space {}  managers {} (master {master})  gateways {}  auto-replace {auto}",
-                    stat.space.number,
-                    stat.managers.len(),
-                    stat.gateways,
-                )),
-            ]),
-            Line::from(format!(
-                "servers {}  copies {items}  bytes {}  get/s {:.0}  set/s {:.0}  delete/s {:.0}",
-                rows.len(),
-                shown::bytes(bytes),
-                total.gets,
-                total.sets,
-                total.deletes,
-            )),
-        ]
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let cluster = vec![
+            Span::styled("kumotop", bold),
+            Span::raw(format!("hash space {}", stat.space.number)),
+            Span::raw(format!("managers {} (master {master})", stat.managers.len())),
+            Span::raw(format!("gateways {}", stat.gateways)),
+            Span::raw(format!("auto-replace {auto}")),
+        ];
+        let data = vec![
+            Span::raw(format!("servers {}", rows.len())),
+            Span::raw(format!("copies {items}")),
+            Span::raw(format!("bytes {}", shown::bytes(bytes))),
+            Span::raw(format!("get/s {:.0}", total.gets)),
+            Span::raw(format!("set/s {:.0}", total.sets)),
+            Span::raw(format!("delete/s {:.0}", total.deletes)),
+        ];
+        let mut lines = flowing(cluster, usize::from(width));
+        lines.extend(flowing(data, usize::from(width)));
+        lines
     }
 
     fn draw_job(&self, frame: &mut Frame, area: Rect) {
@@ -133,6 +135,24 @@ impl Screen {
     }
 }
 
+/// Facts side by side; the next line begins where one would be cut.
+fn flowing(facts: Vec<Span<'static>>, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line> = Vec::new();
+    for fact in facts {
+        match lines.last_mut() {
+            Some(line) if line.width() + GAP.len() + fact.width() <= width => {
+                line.push_span(Span::raw(GAP));
+                line.push_span(fact);
+            }
+            Some(_) | None => lines.push(Line::from(fact)),
+        }
+    }
+    lines
+}
+
+/// Between two facts.
+const GAP: &str = "  ";
+
 struct Column {
     heading: &'static str,
     width: u16,
@@ -150,9 +170,9 @@ const COLUMNS: [Column; 12] = [
     column("STATE", 12, 1),
     column("ITEMS", 10, 2),
     column("BYTES", 10, 3),
-    column("GET/S", 7, 4),
-    column("SET/S", 7, 5),
-    column("DEL/S", 7, 9),
+    column("GET/S", 6, 4),
+    column("SET/S", 6, 5),
+    column("DEL/S", 6, 9),
     column("PENDING", 7, 6),
     column("DIRTY", 7, 10),
     column("LEASE", 6, 8),
@@ -190,7 +210,7 @@ fn cells(row: &Row, screen: &Screen, columns: &[usize]) -> ratatui::widgets::Row
         None => texts.push("no answer".to_owned()),
         Some(report) => {
             let speed = |of: fn(&Speed) -> f64| {
-                row.speed.as_ref().map_or("-".to_owned(), |speed| format!("{:.0}", of(speed)))
+                row.speed.as_ref().map_or("-".to_owned(), |speed| per_second(of(speed)))
             };
             let number = report.space.as_ref().map_or("-".to_owned(), |space| space.number.to_string());
             texts.extend([
@@ -209,6 +229,11 @@ fn cells(row: &Row, screen: &Screen, columns: &[usize]) -> ratatui::widgets::Row
     }
     let shown = columns.iter().filter_map(|&at| texts.get(at).cloned());
     ratatui::widgets::Row::new(shown.map(Cell::from)).style(style)
+}
+
+/// Never more than its column takes.
+fn per_second(speed: f64) -> String {
+    if speed < 999_999.5 { format!("{speed:.0}") } else { format!("{:.0}k", speed / 1000.0) }
 }
 
 fn lease(milliseconds: u64) -> String {
@@ -243,6 +268,10 @@ fn total(rows: &[Row]) -> Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kumo_cluster::control::Stat;
+    use kumo_cluster::{Garbage, Incarnation, Member, MemberState, ServerId, Space, SpaceNumber, Usage};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
 
     #[test]
     fn a_narrow_terminal_shows_what_matters_most() {
@@ -251,5 +280,95 @@ mod tests {
         assert_eq!(headings(200).len(), COLUMNS.len());
         assert_eq!(headings(40), ["SERVER", "STATE", "ITEMS"]);
         assert_eq!(headings(1), ["SERVER"]);
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 168, 1, 1], port))
+    }
+
+    /// Three servers that have been at work for long, seen on a screen of that size.
+    fn shown_on(width: u16, height: u16) -> Vec<String> {
+        let mut space = Space::empty(Default::default(), SpaceNumber(1 << 48 | 4711));
+        let id = |index| ServerId { address: address(index), incarnation: Incarnation(1) };
+        let member = |index| Member {
+            address: address(index),
+            incarnation: Incarnation(1),
+            state: MemberState::Active,
+        };
+        space.members = (1..4).map(member).collect();
+        (space.rhs, space.whs) = (vec![0, 1, 2], vec![0, 1, 2]);
+        let report = |index| ServerReport {
+            server: id(index),
+            pid: 1,
+            uptime_ms: 1,
+            unix_millis: 1,
+            version: String::new(),
+            gets: 0,
+            sets: 0,
+            deletes: 0,
+            usage: Usage { items: 9_876_543_210, live_bytes: (1 << 50) - 1, ..Usage::default() },
+            garbage: Garbage::default(),
+            space: Some(space.clone()),
+            lease_ms: 1500,
+            pending: 1_000_000,
+            dirty: 1_000_000,
+            progress: Progress::default(),
+            latency: Vec::new(),
+        };
+        let stat = Stat {
+            space: space.clone(),
+            servers: Vec::new(),
+            auto_replace: false,
+            attach_wanted: Vec::new(),
+            detach_wanted: Vec::new(),
+            gateways: 12,
+            managers: vec![address(19700); 3],
+            master: Some(address(19700)),
+            voters: Vec::new(),
+        };
+        let reports = (1..4).map(|index| (address(index), Some(report(index)))).collect();
+        let mut screen = Screen::new(Snapshot::of(stat, reports));
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |row| (0..width).map(|column| buffer[(column, row)].symbol()).collect::<String>();
+        (0..height).map(|row| line(row).trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn eighty_columns_show_every_fact_whole() {
+        let lines = shown_on(80, 24);
+        assert_eq!(
+            lines[..9],
+            [
+                "kumotop  hash space 1.4711  managers 3 (master 192.168.1.1:19700)  gateways 12",
+                "auto-replace off",
+                "servers 3  copies 29629629630  bytes 3.0 PiB  get/s 0  set/s 0  delete/s 0",
+                "no replace under way",
+                "SERVER        STATE        ITEMS      BYTES      GET/S  SET/S  PENDING REPLACE",
+                "192.168.1.1:1 active       9876543210 1024.0 TiB -      -      1000000 -",
+                "192.168.1.1:2 active       9876543210 1024.0 TiB -      -      1000000 -",
+                "192.168.1.1:3 active       9876543210 1024.0 TiB -      -      1000000 -",
+                "",
+            ]
+        );
+        assert_eq!(lines[23], "q quits, arrows scroll");
+    }
+
+    #[test]
+    fn wide_and_tiny_screens_are_drawn_too() {
+        assert!(shown_on(200, 50)[0].ends_with("auto-replace off"));
+        for (width, height) in [(1, 1), (10, 3), (40, 5)] {
+            assert_eq!(shown_on(width, height).len(), usize::from(height));
+        }
+    }
+
+    #[test]
+    fn a_speed_fits_its_column() {
+        for (speed, text) in
+            [(0.0, "0"), (999_999.0, "999999"), (999_999.6, "1000k"), (12_345_678.0, "12346k")]
+        {
+            assert_eq!(per_second(speed), text);
+        }
     }
 }

@@ -24,6 +24,11 @@ impl Snapshot {
         Ok(Snapshot { at: Instant::now(), stat, reports })
     }
 
+    #[cfg(test)]
+    pub fn of(stat: Stat, reports: BTreeMap<SocketAddr, Option<ServerReport>>) -> Snapshot {
+        Snapshot { at: Instant::now(), stat, reports }
+    }
+
     /// Who can be asked next: the one that the operator named, and all that agree.
     pub fn managers(&self, named: SocketAddr) -> Vec<SocketAddr> {
         std::iter::once(named).chain(self.stat.managers.iter().copied()).collect()

@@ -1,0 +1,125 @@
+//! A backup comes back in another cluster, and what is written there counts on every copy.
+
+use crate::client::Client;
+use crate::cluster::{Cluster, KUMO, strings, until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn what_is_written_after_a_restore_wins_on_every_copy() {
+    let mut first = Cluster::start(1, 3, &[]);
+    // Its records are stamped with a number that a new cluster would take long to reach.
+    for _ in 0..3 {
+        first.order(&["full-replace"]);
+        first.until_settled();
+    }
+    // Whoever starts a cluster here has stored something already.
+    let mut model = BTreeMap::from([("served".to_owned(), "yes".to_owned())]);
+    let mut client = Client::open(first.gateway.address).unwrap();
+    (0..KEYS).for_each(|key| set(&mut client, &mut model, key, "before"));
+    (0..KEYS).step_by(10).for_each(|key| delete(&mut client, &mut model, key));
+    first.order(&["backup", "nightly"]);
+    let of_server = |cluster: &Cluster, server| cluster.folder.path().join(format!("store-{server}-nightly"));
+    let backups: Vec<PathBuf> = (0..3).map(|server| of_server(&first, server)).collect();
+    until("the backups are written", || backups.iter().all(|backup| backup.is_dir()).then_some(()));
+    let restored = first.folder.path().join("restored");
+    let merged = merge(&restored, &backups);
+    assert_eq!(merged["items"], model.len(), "{merged}");
+    let before = number(&first);
+    first.nodes().for_each(|node| node.end());
+
+    let mut second = restored_cluster(&restored);
+    assert!(number(&second) > before, "{:?} leads {before:?}", number(&second));
+    let mut client = Client::open(second.gateway.address).unwrap();
+    verify(&mut client, &model);
+    (0..KEYS).step_by(3).for_each(|key| set(&mut client, &mut model, key, "after"));
+    (1..KEYS).step_by(7).filter(|key| !key.is_multiple_of(10)).for_each(|key| {
+        delete(&mut client, &mut model, key);
+    });
+    verify(&mut client, &model);
+    second.servers[0].kill();
+    second.until_fault(0);
+    verify(&mut client, &model);
+    (2..KEYS).step_by(50).for_each(|key| set(&mut client, &mut model, key, "without the first"));
+    second.order(&["backup", "nightly"]);
+    let copies: Vec<PathBuf> = (1..3).map(|server| of_server(&second, server)).collect();
+    until("the backups are written", || copies.iter().all(|copy| copy.is_dir()).then_some(()));
+    assert_equal(&second, &copies, &model);
+    // The third has it all by itself, and so had the first until it was lost.
+    second.servers[1].kill();
+    second.until_fault(1);
+    verify(&mut client, &model);
+    println!("restored {KEYS} keys of space {before:?} in space {:?}: all copies agree", number(&second));
+}
+
+/// Whoever is asked first, the other has nothing newer; and the one that was lost has nothing newer than both.
+fn assert_equal(cluster: &Cluster, copies: &[PathBuf], model: &BTreeMap<String, String>) {
+    let lost = cluster.folder.path().join("store-0");
+    let orders =
+        [(&copies[0], &copies[1], "one"), (&copies[1], &copies[0], "other"), (&copies[0], &lost, "lost")];
+    for (ahead, behind, name) in orders {
+        let merged = merge(&cluster.folder.path().join(name), &[ahead.clone(), behind.clone()]);
+        let newer: Vec<_> = merged["sources"].as_array().unwrap().iter().map(|one| &one["newer"]).collect();
+        assert_eq!(newer, [0, 0], "{name}: {merged}");
+        assert_eq!(merged["items"], model.len(), "{name}: {merged}");
+    }
+}
+
+/// A new cluster whose first server has that store, and two more.
+fn restored_cluster(restored: &Path) -> Cluster {
+    let mut cluster = Cluster::start_detached(1, 0, &[]);
+    let copied =
+        Command::new("cp").arg("-r").arg(restored).arg(cluster.folder.path().join("store-0")).status();
+    assert!(copied.unwrap().success());
+    for servers in [1, 2] {
+        (0..servers).for_each(|_| cluster.add_server());
+        until("the servers are known", || {
+            (strings(&cluster.try_stat()?["not_attached"]).len() == servers).then_some(())
+        });
+        cluster.attach();
+    }
+    cluster.until_active(3);
+    cluster.until_served();
+    cluster
+}
+
+fn set(client: &mut Client, model: &mut BTreeMap<String, String>, key: usize, value: &str) {
+    let (key, value) = (format!("key-{key}"), format!("{value} {key}"));
+    assert!(client.set(&key, &value).unwrap());
+    model.insert(key, value);
+}
+
+fn delete(client: &mut Client, model: &mut BTreeMap<String, String>, key: usize) {
+    let key = format!("key-{key}");
+    let there = model.remove(&key).is_some();
+    let answer = client.ask(&format!("delete {key}\r\n")).unwrap();
+    assert_eq!(answer, if there { "DELETED" } else { "NOT_FOUND" }, "{key}");
+}
+
+fn verify(client: &mut Client, model: &BTreeMap<String, String>) {
+    for key in (0..KEYS).map(|key| format!("key-{key}")) {
+        assert_eq!(client.get(&key).unwrap(), model.get(&key).cloned(), "{key}");
+    }
+}
+
+/// Generation and count of the hash space.
+fn number(cluster: &Cluster) -> (u64, u64) {
+    let stat = until("the managers answer", || cluster.try_stat());
+    let text = stat["space"]["number"].as_str().expect("text");
+    let (generation, count) = text.split_once('.').expect("two numbers");
+    (generation.parse().unwrap(), count.parse().unwrap())
+}
+
+fn merge(destination: &Path, sources: &[PathBuf]) -> Value {
+    let mut command = Command::new(KUMO);
+    let output =
+        command.args(["mergedb", "--format", "json"]).arg(destination).args(sources).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(fs::metadata(destination).is_ok_and(|metadata| metadata.is_dir()));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const KEYS: usize = 300;
