@@ -131,7 +131,7 @@ impl Replica {
     pub fn with_mutation(settings: Settings, now: Time, mutation: Option<Mutation>) -> Replica {
         let agreement = Agreement::new(settings.incarnation, mutation);
         let mut lease = Lease::new(settings.unit_micros.saturating_mul(GRANT_UNITS));
-        if mutation != Some(Mutation::RestartAnswersCollect) {
+        if !agreement.mutated(Mutation::RestartAnswersCollect) {
             lease.quiet(now, 0);
         }
         let mut replica = Replica {
@@ -194,7 +194,19 @@ impl Replica {
         records: Vec<Record>,
         now: Time,
     ) -> Replica {
-        let mut replica = Replica::new(settings, now);
+        Replica::recover_with_mutation(settings, position, records, now, None)
+    }
+
+    /// As `recover`, with a rule left out.
+    pub fn recover_with_mutation(
+        settings: Settings,
+        position: Option<Position>,
+        records: Vec<Record>,
+        now: Time,
+        mutation: Option<Mutation>,
+    ) -> Replica {
+        let mut replica = Replica::with_mutation(settings, now, mutation);
+        let quiet = !replica.agreement.mutated(Mutation::RestartAnswersCollect);
         if let Some(position) = position {
             replica.digest = position.digest;
             replica.lineage = position.generation;
@@ -205,7 +217,9 @@ impl Replica {
             replica.kept += u64::from(record.is_vote());
             match record {
                 Record::Life { grant_micros, kept, .. } => {
-                    replica.lease.quiet(now, grant_micros);
+                    if quiet {
+                        replica.lease.quiet(now, grant_micros);
+                    }
                     replica.kept = kept;
                 }
                 Record::Data { name, bytes } => replica.data.insert(now, name, bytes),

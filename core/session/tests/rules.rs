@@ -8,7 +8,7 @@ use kumo_paxos::{Change, Instance};
 use kumo_session::{
     Ask, CellMessage, ClientMessage, ConnectionId, EndReason, Label, NodeNote, Reply, SessionId,
 };
-use world::{World, address};
+use world::{SESSIONS_MAX, World, address};
 
 struct Speaker {
     world: World,
@@ -404,4 +404,39 @@ fn a_list_of_unanswered_requests_is_bounded() {
     };
     let said = speaker.say(request);
     speaker.assert_refused(&said);
+}
+
+#[test]
+fn a_cell_with_as_many_sessions_as_it_may_opens_no_more() {
+    let mut speaker = Speaker::new();
+    for count in 1..SESSIONS_MAX {
+        open(&mut speaker.world, speaker.master, speaker.connection, 1000 + count as u128);
+    }
+    speaker.world.run(1_000_000);
+    let said = |speaker: &mut Speaker, token| {
+        let late = speaker.world.raw_connect(speaker.master);
+        let message = ClientMessage::Open { token, label: Label::default() };
+        speaker.world.raw_say(speaker.master, late, message)
+    };
+    let reason = "the cell has as many sessions as it may".to_owned();
+    assert_eq!(said(&mut speaker, 5000), [Some(CellMessage::Refused { reason }), None]);
+    speaker.world.run(1_000_000);
+    for node in &speaker.world.nodes {
+        assert_eq!(node.cell.sessions().count(), SESSIONS_MAX, "nothing has changed");
+    }
+    // Who has one finds it still, and works with it.
+    let found = said(&mut speaker, 77);
+    assert!(matches!(found[..], [Some(CellMessage::Opened { session, .. })] if session == speaker.session));
+    // One that ends makes room for one.
+    let (session, ask) = (speaker.session, Ask::Close);
+    speaker.say(ClientMessage::Request {
+        session,
+        number: 1,
+        acknowledged: 0,
+        unanswered: Vec::new(),
+        events_seen: 0,
+        ask,
+    });
+    assert!(matches!(said(&mut speaker, 5000)[..], [Some(CellMessage::Opened { .. })]));
+    assert!(matches!(said(&mut speaker, 5001)[..], [Some(CellMessage::Refused { .. }), None]));
 }
