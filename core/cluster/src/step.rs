@@ -120,6 +120,8 @@ pub struct ServerSettings {
     pub tombstone_micros_min: u64,
     /// Half a keepalive interval passes at most between signs of life; leases want them oftener.
     pub keepalive_micros: u64,
+    /// A replace gives way to clients. Not in a model whose time stands still.
+    pub courteous: bool,
     /// Where a replica of the cell could run in this process.
     pub seat: Option<Seat>,
     pub broken: Broken,

@@ -127,7 +127,7 @@ impl<S: Store> Server<S> {
             ids: Ids::default(),
             settlement: None,
             copies: Copies::new(),
-            pace: Pace::new(now),
+            pace: Pace::new(now, settings.courteous),
             copy_at: None,
             reads: Reads::default(),
             told: BTreeMap::new(),

@@ -16,6 +16,8 @@ pub(crate) struct Pace {
     work: Allowance,
     /// This server's part of the work of a second.
     share: u64,
+    /// Whether clients come first at all.
+    courteous: bool,
     /// An operator has said how fast: clients were thought of.
     ordered: bool,
     /// When a client last wanted something.
@@ -23,9 +25,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub fn new(now: Time) -> Pace {
+    pub fn new(now: Time, courteous: bool) -> Pace {
         let none = Allowance { left: 0, counted_at: now };
-        Pace { rate: none, work: none, share: WORK_PER_SECOND, ordered: false, asked_at: None }
+        Pace { rate: none, work: none, share: WORK_PER_SECOND, courteous, ordered: false, asked_at: None }
     }
 
     /// A client wants something.
@@ -35,7 +37,7 @@ impl Pace {
 
     /// A new job: what the last one left over is not its own.
     pub fn begin(&mut self, now: Time) {
-        *self = Pace { asked_at: self.asked_at, ..Pace::new(now) };
+        *self = Pace { asked_at: self.asked_at, ..Pace::new(now, self.courteous) };
     }
 
     /// So many servers copy, and this one copies to so many: none is to send more than one may be brought.
@@ -66,7 +68,7 @@ impl Pace {
 
     /// Clients come first now; when to go on.
     pub fn waits_until(&self, now: Time) -> Option<Time> {
-        if self.ordered || self.is_calm(now) || self.work.left > 0 {
+        if !self.courteous || self.ordered || self.is_calm(now) || self.work.left > 0 {
             return None;
         }
         // Until there is more than nothing.
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_bounded_share_while_clients_ask_and_all_there_is_when_they_do_not() {
-        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
         let (calm, _) = work_in(&mut pace, &mut now, SECOND, 1_000, false);
         assert_eq!(calm, 8 * BUCKET * 1_000, "nobody asks, and it waits");
         let (busy, most) = work_in(&mut pace, &mut now, 10 * SECOND, 1_000, true);
@@ -190,14 +192,14 @@ mod tests {
 
     #[test]
     fn a_long_turn_is_not_made_up_for_at_once() {
-        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
         let (_, most) = work_in(&mut pace, &mut now, 10 * SECOND, 500_000, true);
         assert!(most <= WORK_PER_SECOND * AHEAD_MICROS / SECOND + BUCKET, "{most} at once");
     }
 
     #[test]
     fn it_says_when_to_go_on_and_then_goes_on() {
-        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
         pace.asked(now);
         pace.allow(now, 0);
         for work in [1, BUCKET, 3 * WORK_PER_SECOND] {
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn many_senders_bring_one_receiver_no_more_than_one_sender() {
         for (senders, receivers) in [(1, 1), (3, 1), (3, 3), (2, 5), (100, 1), (1_024, 1)] {
-            let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+            let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
             pace.divide(senders, receivers);
             let (done, _) = work_in(&mut pace, &mut now, 20 * SECOND, 1_000, true);
             let part = 20 * WORK_PER_SECOND * receivers.min(senders) as u64 / senders as u64;
@@ -228,7 +230,7 @@ mod tests {
     #[test]
     fn the_rate_of_the_job_holds_whether_clients_ask_or_not() {
         for asked in [false, true] {
-            let (mut pace, mut now, mut sent) = (Pace::new(Time(0)), Time(0), 0);
+            let (mut pace, mut now, mut sent) = (Pace::new(Time(0), true), Time(0), 0);
             for _ in 0..10_000 {
                 now = now.plus_micros(1_000);
                 if asked {
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn who_orders_a_rate_gets_it_beside_clients_too() {
-        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
         let rate = 5 * WORK_PER_SECOND;
         let mut sent = 0;
         for _ in 0..2_000 {
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_only_compared_is_given_back() {
-        let (mut pace, mut now) = (Pace::new(Time(0)), Time(0));
+        let (mut pace, mut now) = (Pace::new(Time(0), true), Time(0));
         let mut compared = 0;
         while now < Time(10 * SECOND) {
             now = now.plus_micros(1_000);

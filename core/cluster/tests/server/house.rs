@@ -217,6 +217,7 @@ fn settings(index: usize, copies_min: usize) -> ServerSettings {
         value_bytes_max: 1 << 20,
         tombstone_micros_min: 0,
         keepalive_micros: 2_000_000,
+        courteous: true,
         seat: None,
         broken: Broken::default(),
     }

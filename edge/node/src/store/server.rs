@@ -411,6 +411,7 @@ fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> Serv
         value_bytes_max: config.value_bytes_max,
         tombstone_micros_min: config.tombstone_age_min.as_micros() as u64,
         keepalive_micros: config.keepalive.as_micros() as u64,
+        courteous: true,
         seat: Some(seat),
         broken: kumo_cluster::Broken::default(),
     }

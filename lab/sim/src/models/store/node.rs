@@ -32,6 +32,7 @@ impl Node {
             value_bytes_max: 1 << 20,
             tombstone_micros_min: 0,
             keepalive_micros: 2_000_000,
+            courteous: false,
             seat: None,
             broken,
         };

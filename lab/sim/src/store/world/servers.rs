@@ -36,6 +36,7 @@ impl World {
             value_bytes_max: VALUE_BYTES_MAX,
             tombstone_micros_min: self.plan.tombstone_micros,
             keepalive_micros: KEEPALIVE_MICROS,
+            courteous: true,
             seat: self.seat_of(index).map(|seat| Seat { address: self.slots[seat].address, durable: true }),
             broken: self.rule(),
         };
