@@ -109,12 +109,13 @@ fn refused(managers: &[SocketAddr], address: SocketAddr, store: &Path) -> String
     error
 }
 
-/// Every file of a folder, but for what only says who uses it, and who has used it: every start is noted.
+/// Every file of a folder, but for what only says who uses it, and who has used it: every start is noted, in the room for
+/// the next note.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(folder) else { return BTreeMap::new() };
     let files = entries
         .map(|entry| entry.unwrap())
-        .filter(|entry| entry.file_name() != "LOCK" && entry.file_name() != "lives.note");
+        .filter(|entry| !["LOCK", "lives.note", "ROOM"].iter().any(|name| entry.file_name() == *name));
     files
         .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
         .collect()

@@ -1,11 +1,11 @@
 //! Linearizability after Wing and Gong: search an order of the steps that fits their times and their results,
 //! remembering the dead ends.
 
-use super::Verdict;
 use super::truth::Turn;
+use super::{Verdict, fingerprint};
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 
 /// What the steps are made on: a register, or a whole tree.
 pub trait Object {
@@ -145,7 +145,7 @@ impl<'a, O: Object> Search<'a, O> {
                 if self.dead.len() > self.states_max() {
                     return Outcome::TooMuch;
                 }
-                match self.dead.insert(self.fingerprint(&place.state)) {
+                match self.dead.insert(fingerprint(&(&self.done, &place.state))) {
                     true => places.push(place),
                     false => self.take_back(&place),
                 }
@@ -157,15 +157,6 @@ impl<'a, O: Object> Search<'a, O> {
                 self.take_back(&place);
             }
         }
-    }
-
-    fn fingerprint(&self, state: &O::State) -> u128 {
-        let half = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            (salt, &self.done, state).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        half(0) << 64 | half(1)
     }
 
     /// When the first is over of the steps that must still come; `None`: all are in the order.
