@@ -2,7 +2,7 @@
 
 use counter::Client;
 use pfs::{Cell, Options, ReplicaState};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -37,8 +37,12 @@ impl Drop for Replica {
     }
 }
 
+/// Addresses on a loopback address of this process's own. Nobody dials from there, so a port stays free while the
+/// replica that listens on it is dead.
 fn free_addresses() -> Vec<SocketAddr> {
-    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 64 + high % 64, middle, low);
+    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind((host, 0)).unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 

@@ -4,7 +4,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -138,9 +138,12 @@ pub fn is_alive(pid: u32) -> bool {
     !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z')
 }
 
-/// Addresses that were free a moment ago.
+/// Addresses on a loopback address of this process's own. Nobody dials from there, so a port stays free until who is
+/// to listen on it does, and while it is dead.
 pub fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 64 + high % 64, middle, low);
+    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind((host, 0)).unwrap()).collect();
     held.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 

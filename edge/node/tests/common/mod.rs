@@ -8,7 +8,7 @@ use kumo_pfs::{Command, Condition, Place, Query, Reply};
 use kumo_session::{Ask, CellMessage, ClientMessage, Greeting, Label, Reply as SessionReply, SessionId};
 use kumo_wire::{Wire, Writer, frame};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,9 +49,12 @@ impl Running {
     }
 }
 
-/// `count` listeners with ports of their own, and the configurations of a cell on them.
+/// `count` listeners with ports of their own, and the configurations of a cell on them. Nobody dials from this process's
+/// own loopback address, so a port stays free while its member is stopped.
 pub fn members(count: usize, data: Option<&Path>) -> Vec<(NodeConfig, TcpListener)> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 64 + high % 64, middle, low);
+    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind((host, 0)).unwrap()).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
     listeners
         .into_iter()
