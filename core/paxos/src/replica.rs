@@ -400,7 +400,7 @@ impl Replica {
             Message::Decided { entries, executed } if believed => {
                 self.decided(now, from, entries, executed, effects)
             }
-            Message::TooFar { .. } if believed => self.too_far(from, effects),
+            Message::TooFar { first } if believed => self.too_far(from, first, effects),
             Message::SnapshotPart { .. } | Message::Decided { .. } | Message::TooFar { .. } if !believed => {}
             Message::Decided { .. } | Message::TooFar { .. } => {}
             Message::SnapshotAsk { .. } | Message::SnapshotPart { .. } => {
@@ -474,11 +474,7 @@ impl Replica {
             self.exit(ExitReason::Conflict(instance), effects);
         }
         self.kept = self.kept_so_far();
-        if self.settings.durable {
-            effects.extend(self.records.drain(..).map(Effect::Persist));
-        } else {
-            self.records.clear();
-        }
+        self.persist(effects);
         self.check();
     }
 

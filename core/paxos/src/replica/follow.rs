@@ -88,9 +88,12 @@ impl Replica {
         self.eager = true;
     }
 
-    pub(super) fn too_far(&mut self, from: SocketAddr, effects: &mut Vec<Effect>) {
+    /// Entries below `first`, or bytes that were asked for, are gone there. What answers a fetch is no answer to a
+    /// catch-up under way: then the entries that are wanted here may well be there.
+    pub(super) fn too_far(&mut self, from: SocketAddr, first: Instance, effects: &mut Vec<Effect>) {
         let asked = self.catching.asked.is_some_and(|(donor, _)| donor == from);
-        if self.catching.snapshot.is_none() && (asked || self.is_gone(from)) {
+        let behind = asked && first > self.agreement.log().next();
+        if self.catching.snapshot.is_none() && (behind || self.is_gone(from)) {
             self.take_snapshot(from, effects);
         }
     }

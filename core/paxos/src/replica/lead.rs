@@ -2,6 +2,7 @@
 
 use super::{GRANT_UNITS, Replica};
 use crate::agreement::Last;
+use crate::data::Want;
 use crate::identity::{Incarnation, Instance, Round, Time};
 use crate::message::Message;
 use crate::step::{Effect, Note, Record};
@@ -166,7 +167,7 @@ impl Replica {
             return;
         };
         for (name, length) in missing {
-            self.fetch(now, name, length, any, false, effects);
+            self.fetch(now, name, length, any, Want::Begun, effects);
         }
     }
 

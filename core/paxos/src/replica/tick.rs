@@ -1,6 +1,7 @@
 //! What a replica does by itself as time passes: heartbeats, naming a master, sending again what got lost.
 
 use super::Replica;
+use crate::data::Want;
 use crate::election::View;
 use crate::identity::{Incarnation, Instance, Time};
 use crate::message::{Heartbeat, Message};
@@ -296,7 +297,7 @@ impl Replica {
             return;
         };
         let (name, length) = (*name, *length);
-        if self.data.get(&name).is_some() || self.data.source(&name).is_some() {
+        if self.data.get(&name).is_some() {
             return;
         }
         let silence = self.silence_micros();
@@ -306,7 +307,7 @@ impl Replica {
             .filter(|(_, link)| link.alive(now, silence))
             .max_by_key(|(_, link)| link.executed);
         if let Some(holder) = ahead.map(|(peer, _)| peer) {
-            self.fetch(now, name, length, holder, false, effects);
+            self.fetch(now, name, length, holder, Want::Needed, effects);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Whole replicas in one thread: recorded scripts, and schedules that once broke a promise.
 
 mod differs;
+mod large;
 mod losses;
 mod panics;
 mod schedules;
