@@ -382,7 +382,7 @@ impl Replica {
             Message::Collect { round, from: first } => self.collect(now, from, round, first, effects),
             Message::Last { round, executed, from: first, next, reports } => {
                 let last = Last { round, executed, from: first, next, reports };
-                self.last(from, sender, last, effects);
+                self.last(now, from, sender, last, effects);
             }
             Message::Begin { round, sent, success, proposals } => {
                 self.begin(now, from, round, sent, success, proposals, effects);

@@ -38,6 +38,7 @@ impl Replica {
 
     pub(super) fn last(
         &mut self,
+        now: Time,
         from: SocketAddr,
         sender: Incarnation,
         last: Last,
@@ -50,6 +51,9 @@ impl Replica {
         }
         if let Some(more) = self.agreement.last(sender, last, &mut self.records) {
             self.send(from, more, effects);
+        }
+        if self.agreement.is_overtaken() {
+            self.step_down(now, effects);
         }
         self.eager = true;
     }

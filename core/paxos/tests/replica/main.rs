@@ -4,6 +4,7 @@ mod differs;
 mod large;
 mod losses;
 mod panics;
+mod reigns;
 mod schedules;
 mod scripts;
 mod world;
