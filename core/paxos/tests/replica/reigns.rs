@@ -1,7 +1,9 @@
 //! Who reigns, and what a master may believe of itself.
 
-use crate::world::World;
-use kumo_paxos::{Message, Time};
+use crate::world::{World, address};
+use kumo_paxos::{Hello, Incarnation, Input, Message, Time};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// 1 leads the stronger round, and the weaker one of 3 has decided `x` in a configuration where 1 did not collect.
 ///
@@ -68,4 +70,34 @@ fn a_master_that_was_overtaken_gives_way_and_learns() {
     reach(&mut world, "y at all", |world| {
         world.processes.values().all(|process| process.executed.iter().any(|(_, text)| text == "y"))
     });
+}
+
+#[test]
+fn voters_are_heard_among_any_number_of_others() {
+    let mut world = World::default();
+    world.commands("start 101 102 103; run 1500");
+    // So many others that not all of them are named.
+    for id in 1..=90 {
+        let (address, incarnation) = (address(id), Incarnation(1000 + u128::from(id)));
+        let other = Hello { address, incarnation, ..world.processes[&102].replica.hello() };
+        world.step(101, Input::PeerUp(other));
+    }
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let hears = heard.clone();
+    world.filter = Some(Box::new(move |from, to, message| {
+        if let (101, 102, Message::Heartbeat(heartbeat)) = (from, to, message) {
+            hears.borrow_mut().push(heartbeat.hears.clone());
+        }
+        true
+    }));
+    world.run(200);
+    let heard = heard.borrow();
+    let last = heard.last().expect("a heartbeat");
+    for id in [102, 103] {
+        assert!(
+            last.contains(&world.processes[&id].replica.hello().incarnation),
+            "{id} among {}",
+            last.len()
+        );
+    }
 }
