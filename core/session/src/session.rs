@@ -69,6 +69,11 @@ impl Session {
         self.parked.contains(&number)
     }
 
+    /// The numbers of its parked requests.
+    pub fn parked(&self) -> impl Iterator<Item = u64> {
+        self.parked.iter().copied()
+    }
+
     pub fn parked_count(&self) -> usize {
         self.parked.len()
     }
