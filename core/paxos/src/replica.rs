@@ -74,6 +74,8 @@ pub struct Replica {
     /// Decisions up to here were told to the agents.
     success_told: Instance,
     catching: Catching,
+    /// The oldest position of which this replica hands out a snapshot.
+    pinned: Option<Instance>,
     /// The configuration entry this master proposed and has not seen executed.
     proposed: Option<Configuration>,
     /// The master that was last heard of alive.
@@ -163,6 +165,7 @@ impl Replica {
             success_due: None,
             success_told: Instance(0),
             catching: Catching::default(),
+            pinned: None,
             proposed: None,
             master: None,
             change_waits: false,
@@ -313,7 +316,7 @@ impl Replica {
 
     /// The host has taken over a snapshot.
     pub fn install(&mut self, now: Time, position: Position, effects: &mut Vec<Effect>) {
-        self.catching.snapshot = None;
+        let donor = self.catching.snapshot.take();
         if position.executed < self.agreement.log().next() && self.agreement.schedule().is_some() {
             return;
         }
@@ -325,6 +328,10 @@ impl Replica {
         self.joined(now, cell, generation, effects);
         self.dial_members(effects);
         self.catching.asked = None;
+        // The donor has kept what follows; another may not have it any more.
+        if let Some(donor) = donor {
+            self.ask(now, donor, effects);
+        }
         self.settle(now, effects);
     }
 

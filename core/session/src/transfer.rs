@@ -70,6 +70,11 @@ impl<A: Application> Donor<A> {
         })
     }
 
+    /// The position of the oldest copy: who takes it over will ask for what follows.
+    pub fn oldest(&self) -> Option<Instance> {
+        self.copies.values().map(|copy| copy.position.executed).min()
+    }
+
     /// Lets go of copies that nobody reads any more.
     pub fn tidy(&mut self, now: Time, unit_micros: u64) {
         self.copies.retain(|_, copy| now.since(copy.used) < COPY_IDLE_UNITS * unit_micros);

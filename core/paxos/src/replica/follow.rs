@@ -50,7 +50,7 @@ impl Replica {
             .max_by_key(|(_, executed)| *executed)
     }
 
-    fn ask(&mut self, now: Time, donor: SocketAddr, effects: &mut Vec<Effect>) {
+    pub(super) fn ask(&mut self, now: Time, donor: SocketAddr, effects: &mut Vec<Effect>) {
         let log = self.agreement.log();
         let from = if self.agreement.schedule().is_none() { log.next() } else { log.decided_upto().next() };
         let from = if log.next() == Instance(0) { Instance(0) } else { from };
@@ -181,6 +181,11 @@ impl Replica {
         }
     }
 
+    /// A snapshot of that position is being handed out, the oldest of them: whoever takes it over needs what follows.
+    pub fn pin(&mut self, position: Option<Instance>) {
+        self.pinned = position;
+    }
+
     /// Drops entries that every connected member has, within the log's limits.
     pub(super) fn trim_log(&mut self, now: Time) {
         let silence = self.silence_micros();
@@ -192,7 +197,7 @@ impl Replica {
             .map(|(_, link)| link.executed)
             .min()
             .unwrap_or(executed);
-        for name in self.agreement.log_mut().trim(slowest.next()) {
+        for name in self.agreement.log_mut().trim(slowest.next(), self.pinned) {
             if self.data.dropped(&name) && !self.is_pending(&name) {
                 self.data.remove(&name);
             }
