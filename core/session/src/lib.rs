@@ -54,6 +54,9 @@
 //! ends silent sessions, `operator.rs` answers operators, `transfer.rs` and `receive.rs` move snapshots. The
 //! client: `client.rs` and its folder.
 
+// Replicas do the same in the same order.
+#![deny(clippy::iter_over_hash_type)]
+
 mod application;
 mod cell;
 mod client;
