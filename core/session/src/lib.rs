@@ -83,6 +83,7 @@ pub use greeting::{GREETING_BYTES_MAX, Greeting};
 pub use protocol::{
     Ask, CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, EndReason, Label, Reply, SessionInfo,
 };
+pub use session::EVENTS_MAX;
 pub use snapshot::Parts;
 pub use step::{
     Answer, CallError, CellSettings, ClientEffect, ClientInput, ClientSettings, ConnectionId, Effect, Input,

@@ -297,6 +297,13 @@ impl Table {
         for (session, number, body) in outcome.answers {
             self.answer(entry, session, number, Reply::Body(body), told);
         }
+        for (id, count) in outcome.omitted {
+            self.digest.number(id.0);
+            self.digest.number(count);
+            if let Some(session) = self.session_mut(id) {
+                session.omit_events(entry.generation, count);
+            }
+        }
         for (id, event) in outcome.events {
             self.digest.number(id.0);
             self.digest.bytes(&event);
