@@ -126,3 +126,39 @@ fn values_on_offer_do_not_keep_one_that_execution_waits_for() {
     world.run(3000);
     assert_eq!(world.processes[&3].executed.len(), 1, "and executes it");
 }
+
+/// What that process answers to a message of 3.
+fn answer(world: &mut World, id: u16, message: Message) -> Message {
+    let question = world.envelope(3, id, message);
+    world.wire.clear();
+    world.step(id, Input::Message(question));
+    let answer = world.wire.iter().find(|(to, _)| *to == address(3)).map(|(_, envelope)| &envelope.message);
+    answer.expect("it answers").clone()
+}
+
+#[test]
+fn who_hands_out_a_snapshot_keeps_what_follows_it() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    let position = world.processes[&1].replica.executed_upto();
+    world.processes.get_mut(&1).expect("it runs").replica.pin(Some(position));
+    let mut first = None;
+    for count in 0..80u32 {
+        let mut bytes = vec![0; 1 << 20];
+        bytes[..4].copy_from_slice(&count.to_le_bytes());
+        first = first.or(Some(DataName::of(&bytes)));
+        world.step(1, Input::Propose(Bytes::from(bytes).into()));
+        world.run(20);
+        world.processes.values_mut().for_each(|process| process.executed.clear());
+    }
+    world.run(1000);
+    let name = first.expect("one was proposed");
+    let asks = Message::CatchUp { from: position.next() };
+    assert!(
+        matches!(answer(&mut world, 2, asks.clone()), Message::TooFar { .. }),
+        "2 keeps no more than ever"
+    );
+    assert!(matches!(answer(&mut world, 1, asks), Message::Decided { entries, .. } if !entries.is_empty()));
+    let fetch = Message::Fetch { name, offset: 0 };
+    assert!(matches!(answer(&mut world, 1, fetch), Message::Chunk { .. }), "its bytes are there, too");
+}
