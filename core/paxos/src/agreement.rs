@@ -198,22 +198,34 @@ impl Agreement {
         self.schedule = Some(Schedule::new(instance, genesis));
     }
 
-    /// The first time that every configuration from here on has a majority of lasts and everything they
-    /// report is executed, whatever earlier rounds decided is executed here. That stays so: nobody else
-    /// decides anything while this round is the strongest.
+    /// The first time that it knows all, this round leads. A configuration that is scheduled later is collected anew.
     pub fn note_recovered(&mut self) {
-        let (Some(proposer), Some(schedule)) = (&mut self.proposer, &self.schedule) else { return };
-        if proposer.recovered {
-            return;
+        let recovered = self.proposer.as_ref().is_some_and(|proposer| proposer.recovered);
+        let recovered = recovered || self.knows_all();
+        if let Some(proposer) = &mut self.proposer {
+            proposer.recovered = recovered;
         }
+    }
+
+    /// When every configuration from here on has a majority of lasts, and everything they report is executed, whatever
+    /// other rounds decided is executed here, and weaker ones decide nothing more. That a round has led says
+    /// less: in a configuration scheduled since, which has not promised it, a weaker one may decide.
+    pub fn knows_all(&self) -> bool {
+        let (Some(proposer), Some(schedule)) = (&self.proposer, &self.schedule) else { return false };
         let next = self.log.next();
         let collected = schedule
             .entries
             .iter()
             .all(|(from, configuration)| proposer.collected(configuration, next.max(*from)));
-        if collected && self.log.executed() >= proposer.inherited_upto() {
-            proposer.recovered = true;
-        }
+        collected && self.log.executed() >= proposer.inherited_upto()
+    }
+
+    /// Somebody executed what this round neither inherited nor decided, though it leads: another one was master
+    /// meanwhile. It cannot begin that instance, and must learn it as one who follows.
+    pub fn is_overtaken(&self) -> bool {
+        self.proposer
+            .as_ref()
+            .is_some_and(|proposer| proposer.recovered && proposer.floor() > self.log.decided_upto())
     }
 
     /// Becomes the first member of a cell, or goes on alone in a new generation: the one entry that is not agreed.

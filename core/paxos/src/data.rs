@@ -29,6 +29,9 @@ struct Held {
     since: Time,
     /// Executed entries in the log that name it: it goes with the last of them. `None`: none ever did.
     named: Option<u32>,
+    /// Its bytes are on disk and stay there when a snapshot takes the place of the records. Once an entry that names it
+    /// is executed they need not, and before it is accepted again they must be written again.
+    recorded: bool,
 }
 
 /// A value being fetched.
@@ -46,6 +49,19 @@ struct Partial {
     tried: Time,
     /// Who wants to hear that it is held.
     offered_by: Option<SocketAddr>,
+    want: Want,
+}
+
+/// Why a value is fetched, the weakest reason first. Where there is room for no more, the stronger one has it: the
+/// weaker ones are asked for again, by who offered or began them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Want {
+    /// A master would begin it once enough hold it.
+    Offered,
+    /// It is begun, and to be accepted.
+    Begun,
+    /// It is decided, and execution waits for it.
+    Needed,
 }
 
 /// A value on its way into one piece, which has its name when it is.
@@ -88,14 +104,30 @@ impl Data {
     pub fn insert(&mut self, now: Time, name: DataName, bytes: Bytes) {
         self.partial.remove(&name);
         // Bytes that are here already keep their entries.
-        self.held.entry(name).or_insert(Held { bytes, since: now, named: None }).since = now;
+        let held = self.held.entry(name).or_insert(Held { bytes, since: now, named: None, recorded: true });
+        (held.since, held.recorded) = (now, true);
     }
 
     /// An entry that names it was executed: from now on it goes when the entry goes.
     pub fn executed(&mut self, name: &DataName) {
         if let Some(held) = self.held.get_mut(name) {
             held.named = Some(held.named.unwrap_or(0) + 1);
+            held.recorded = false;
         }
+    }
+
+    /// It is accepted: the bytes to write, unless they are on disk.
+    pub fn record(&mut self, name: &DataName) -> Option<Bytes> {
+        let held = self.held.get_mut(name).filter(|held| !held.recorded)?;
+        held.recorded = true;
+        Some(held.bytes.clone())
+    }
+
+    /// The values whose bytes a snapshot on disk must have beside it, as they may be accepted without being written
+    /// again; those of `pending` entries, too.
+    pub fn recorded(&self, pending: &BTreeSet<DataName>) -> impl Iterator<Item = (DataName, Bytes)> {
+        let held = self.held.iter().filter(|(name, held)| held.recorded || pending.contains(name));
+        held.map(|(name, held)| (*name, held.bytes.clone()))
     }
 
     /// An executed entry that names it is gone from the log. True: it was the last one.
@@ -181,26 +213,32 @@ impl Data {
         name: DataName,
         length: u32,
         from: SocketAddr,
-        offered: bool,
+        want: Want,
     ) -> Vec<u32> {
+        let offered_by = (want == Want::Offered).then_some(from);
         if let Some(partial) = self.partial.get_mut(&name) {
-            if offered {
-                partial.offered_by = Some(from);
-            }
+            partial.offered_by = offered_by.or(partial.offered_by);
+            partial.want = partial.want.max(want);
             return Vec::new();
         }
-        if self.held.contains_key(&name)
-            || length as usize > OUT_OF_BAND_MAX
-            || self.partial.len() >= PARTIAL_MAX
-        {
+        if self.held.contains_key(&name) || length as usize > OUT_OF_BAND_MAX || !self.makes_room(want) {
             return Vec::new();
         }
-        let offered_by = offered.then_some(from);
         let (bytes, naming) = (BytesMut::new(), Naming::default());
         let partial =
-            Partial { length, bytes, naming, asked: 0, from, progress: now, tried: now, offered_by };
+            Partial { length, bytes, naming, asked: 0, from, progress: now, tried: now, offered_by, want };
         let partial = self.partial.entry(name).or_insert(partial);
         partial.ask()
+    }
+
+    /// Whether one more value can be fetched; of those that are wanted less, the one of which least is here gives way.
+    fn makes_room(&mut self, want: Want) -> bool {
+        if self.partial.len() < PARTIAL_MAX {
+            return true;
+        }
+        let weakest = self.partial.iter().min_by_key(|(_, partial)| (partial.want, partial.bytes.len()));
+        let weaker = weakest.filter(|(_, partial)| partial.want < want).map(|(name, _)| *name);
+        weaker.is_some_and(|name| self.partial.remove(&name).is_some())
     }
 
     pub fn chunk(&mut self, now: Time, name: DataName, length: u32, offset: u32, bytes: Bytes) -> Arrival {
@@ -364,7 +402,7 @@ mod tests {
         let bytes = value(1_000_100);
         let (name, length) = (DataName::of(&bytes), bytes.len() as u32);
         let mut data = Data::default();
-        assert_eq!(data.fetch(NOW, name, length, peer(), true), [0]);
+        assert_eq!(data.fetch(NOW, name, length, peer(), Want::Offered), [0]);
         let arrival = data.chunk(NOW, name, length, 0, bytes.clone());
         assert!(matches!(arrival, Arrival::Complete(held, Some(_)) if held.as_ptr() == bytes.as_ptr()));
     }
@@ -378,7 +416,7 @@ mod tests {
             damaged.into_iter().for_each(|at: usize| sent[at] ^= 1);
             let sent = Bytes::from(sent);
             let mut data = Data::default();
-            data.fetch(NOW, name, length, peer(), false);
+            data.fetch(NOW, name, length, peer(), Want::Begun);
             let mut arrivals = Vec::new();
             for offset in (0..sent.len()).step_by(CHUNK_BYTES) {
                 let piece = sent.slice(offset..sent.len().min(offset + CHUNK_BYTES));
@@ -387,5 +425,37 @@ mod tests {
             let complete = matches!(arrivals.pop(), Some(Arrival::Complete(held, None)) if held == bytes);
             assert_eq!((complete, data.get(&name).is_some()), (damaged.is_none(), damaged.is_none()));
         }
+    }
+
+    #[test]
+    fn what_is_wanted_more_takes_the_place_of_what_is_wanted_less() {
+        let name = |count: usize| DataName::of(&count.to_le_bytes());
+        let mut data = Data::default();
+        for count in 0..PARTIAL_MAX {
+            assert!(!data.fetch(NOW, name(count), 1, peer(), Want::Offered).is_empty());
+        }
+        assert!(data.fetch(NOW, name(100), 1, peer(), Want::Offered).is_empty(), "there is no room");
+        for count in 200..200 + PARTIAL_MAX {
+            assert!(!data.fetch(NOW, name(count), 1, peer(), Want::Begun).is_empty());
+        }
+        assert!(!data.fetch(NOW, name(300), 1, peer(), Want::Needed).is_empty());
+        assert!(data.fetch(NOW, name(400), 1, peer(), Want::Begun).is_empty());
+        assert!(data.fetch(NOW, name(100), 1, peer(), Want::Offered).is_empty());
+        assert_eq!((data.partial.len(), data.source(&name(300))), (PARTIAL_MAX, Some(peer())));
+    }
+
+    #[test]
+    fn a_fetch_under_way_is_wanted_as_much_as_anyone_wants_it() {
+        let name = |count: usize| DataName::of(&count.to_le_bytes());
+        let mut data = Data::default();
+        for count in 0..PARTIAL_MAX {
+            data.fetch(NOW, name(count), 1, peer(), Want::Offered);
+        }
+        data.fetch(NOW, name(3), 1, peer(), Want::Needed);
+        data.fetch(NOW, name(3), 1, peer(), Want::Offered);
+        for count in 100..200 {
+            data.fetch(NOW, name(count), 1, peer(), Want::Begun);
+        }
+        assert!(data.source(&name(3)).is_some());
     }
 }

@@ -27,6 +27,9 @@
 //! at most time. Promises are made in three places only: the acceptor's memory, the schedule, and the grants of the
 //! lease (the one place that assumes anything of clocks: rates within 10 %).
 
+// Replicas do the same in the same order.
+#![deny(clippy::iter_over_hash_type)]
+
 mod acceptor;
 mod agreement;
 mod configuration;

@@ -90,13 +90,16 @@ impl Log {
     }
 
     /// Drops executed entries: those every member has (`needed` is the oldest one still wanted), but never
-    /// fewer than `KEEP_MIN`; and, wanted or not, those beyond the limits.
+    /// fewer than `KEEP_MIN`; and, wanted or not, those beyond the limits, which are wider for what follows the
+    /// `pinned` position.
     /// Returns the large values among them.
-    pub fn trim(&mut self, needed: Instance) -> Vec<DataName> {
+    pub fn trim(&mut self, needed: Instance, pinned: Option<Instance>) -> Vec<DataName> {
         let mut dropped = Vec::new();
         while let Some(oldest) = self.kept.front() {
-            let wanted = self.first() >= needed || self.kept.len() <= KEEP_MIN;
-            let within = self.kept_bytes <= KEEP_BYTES_MAX && self.kept.len() <= KEEP_MAX;
+            let pinned = pinned.is_some_and(|pinned| self.first() > pinned);
+            let times = if pinned { PINNED_TIMES } else { 1 };
+            let wanted = pinned || self.first() >= needed || self.kept.len() <= KEEP_MIN;
+            let within = self.kept_bytes <= KEEP_BYTES_MAX * times && self.kept.len() <= KEEP_MAX * times;
             if wanted && within || self.kept.len() <= 1 {
                 break;
             }
@@ -141,6 +144,9 @@ pub enum Noted {
 /// Beyond, a snapshot.
 pub const KEEP_MAX: usize = 100_000;
 pub const KEEP_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// So much more is kept of what follows a snapshot on its way to a member: what is written meanwhile would else be gone
+/// when it arrives, and the next snapshot be no better.
+const PINNED_TIMES: usize = 4;
 /// Kept even when every connected member has them: a member that reconnects a moment later needs them.
 const KEEP_MIN: usize = 4096;
 
@@ -174,5 +180,34 @@ mod tests {
         assert_eq!(log.execute(), Some(command("a")));
         assert_eq!(log.decide(Instance(0), command("b")), Noted::Conflict);
         assert_eq!(log.get(Instance(0)), Some(&command("a")));
+    }
+
+    #[test]
+    fn what_follows_a_snapshot_on_its_way_is_kept_longer() {
+        let large = |count: u64| {
+            let name = DataName::of(&count.to_le_bytes());
+            Value::Large { name, length: (KEEP_BYTES_MAX / 4) as u32 }
+        };
+        let mut log = Log::default();
+        let execute = |log: &mut Log, count: u64| {
+            for _ in 0..count {
+                log.decide(log.next(), large(log.next().0));
+                log.execute();
+            }
+        };
+        execute(&mut log, 3);
+        let pinned = Some(log.executed());
+        execute(&mut log, 9);
+        log.trim(log.next(), pinned);
+        assert_eq!(log.first(), Instance(3), "all that follows it");
+        execute(&mut log, 20);
+        log.trim(log.next(), pinned);
+        assert!(
+            log.kept_bytes <= PINNED_TIMES * KEEP_BYTES_MAX && log.first() > Instance(3),
+            "within limits"
+        );
+        assert!(log.kept_bytes > KEEP_BYTES_MAX);
+        log.trim(log.next(), None);
+        assert!(log.kept_bytes <= KEEP_BYTES_MAX);
     }
 }

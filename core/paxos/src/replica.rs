@@ -22,6 +22,7 @@ mod agent;
 mod follow;
 mod lead;
 mod membership;
+mod memory;
 mod panics;
 mod peers;
 mod status;
@@ -73,6 +74,8 @@ pub struct Replica {
     /// Decisions up to here were told to the agents.
     success_told: Instance,
     catching: Catching,
+    /// The oldest position of which this replica hands out a snapshot.
+    pinned: Option<Instance>,
     /// The configuration entry this master proposed and has not seen executed.
     proposed: Option<Configuration>,
     /// The master that was last heard of alive.
@@ -162,6 +165,7 @@ impl Replica {
             success_due: None,
             success_told: Instance(0),
             catching: Catching::default(),
+            pinned: None,
             proposed: None,
             master: None,
             change_waits: false,
@@ -312,7 +316,7 @@ impl Replica {
 
     /// The host has taken over a snapshot.
     pub fn install(&mut self, now: Time, position: Position, effects: &mut Vec<Effect>) {
-        self.catching.snapshot = None;
+        let donor = self.catching.snapshot.take();
         if position.executed < self.agreement.log().next() && self.agreement.schedule().is_some() {
             return;
         }
@@ -324,6 +328,10 @@ impl Replica {
         self.joined(now, cell, generation, effects);
         self.dial_members(effects);
         self.catching.asked = None;
+        // The donor has kept what follows; another may not have it any more.
+        if let Some(donor) = donor {
+            self.ask(now, donor, effects);
+        }
         self.settle(now, effects);
     }
 
@@ -333,39 +341,6 @@ impl Replica {
             self.catching.snapshot = None;
             self.catching.asked = None;
         }
-    }
-
-    /// What a snapshot taken now must carry. `None`: this replica belongs to no cell yet.
-    pub fn position(&self) -> Option<Position> {
-        let schedule = self.agreement.schedule()?.clone();
-        Some(Position {
-            cell: self.agreement.cell,
-            generation: self.agreement.generation,
-            executed: self.agreement.log().executed(),
-            schedule,
-            digest: self.digest,
-        })
-    }
-
-    /// The records that a durable replica must still have beside a snapshot taken now.
-    pub fn memory_records(&self) -> Vec<Record> {
-        let memory = self.agreement.memory();
-        let votes = memory.iter().filter(|record| record.is_vote()).count() as u64;
-        let life = self.life(self.kept_so_far().saturating_sub(votes));
-        let data = memory.iter().filter_map(|record| match record {
-            Record::Accepted { value: Value::Large { name, .. }, .. }
-            | Record::Decided { value: Value::Large { name, .. }, .. } => {
-                self.data.get(name).map(|bytes| Record::Data { name: *name, bytes })
-            }
-            Record::Accepted { .. } | Record::Decided { .. } => None,
-            Record::Life { .. } | Record::Promised(_) | Record::Data { .. } => None,
-        });
-        [life].into_iter().chain(data).chain(memory.iter().cloned()).collect()
-    }
-
-    fn life(&self, kept: u64) -> Record {
-        let grant_micros = self.settings.unit_micros.saturating_mul(GRANT_UNITS);
-        Record::Life { incarnation: self.settings.incarnation, grant_micros, kept }
     }
 
     // ---- inputs ----
@@ -414,7 +389,7 @@ impl Replica {
             Message::Collect { round, from: first } => self.collect(now, from, round, first, effects),
             Message::Last { round, executed, from: first, next, reports } => {
                 let last = Last { round, executed, from: first, next, reports };
-                self.last(from, sender, last, effects);
+                self.last(now, from, sender, last, effects);
             }
             Message::Begin { round, sent, success, proposals } => {
                 self.begin(now, from, round, sent, success, proposals, effects);
@@ -432,7 +407,7 @@ impl Replica {
             Message::Decided { entries, executed } if believed => {
                 self.decided(now, from, entries, executed, effects)
             }
-            Message::TooFar { .. } if believed => self.too_far(from, effects),
+            Message::TooFar { first } if believed => self.too_far(from, first, effects),
             Message::SnapshotPart { .. } | Message::Decided { .. } | Message::TooFar { .. } if !believed => {}
             Message::Decided { .. } | Message::TooFar { .. } => {}
             Message::SnapshotAsk { .. } | Message::SnapshotPart { .. } => {
@@ -506,11 +481,7 @@ impl Replica {
             self.exit(ExitReason::Conflict(instance), effects);
         }
         self.kept = self.kept_so_far();
-        if self.settings.durable {
-            effects.extend(self.records.drain(..).map(Effect::Persist));
-        } else {
-            self.records.clear();
-        }
+        self.persist(effects);
         self.check();
     }
 

@@ -13,9 +13,9 @@ pub(crate) struct Content {
     first: Bytes,
     /// The others that hold anything.
     rest: Map<u32, Bytes>,
-    /// The greatest length since the chunks were last copied out of the buffers they arrived in.
+    /// Bytes of the buffers that chunks arrived in and may share, since they were last copied out of them.
     /// Local: it is no part of the state that replicas agree on.
-    peak: u64,
+    arrived: u64,
 }
 
 impl Content {
@@ -31,6 +31,13 @@ impl Content {
 
     /// Nothing at all happens when there is no data, not even at an offset beyond the end.
     pub fn write(&mut self, offset: u64, mut data: Bytes) {
+        let count = data.len() as u64;
+        if offset == 0 && count >= self.length {
+            *self = Content::default();
+        }
+        if count >= CHUNK_BYTES {
+            self.arrived += count;
+        }
         let mut at = offset;
         while !data.is_empty() {
             let within = (at % CHUNK_BYTES) as usize;
@@ -41,8 +48,8 @@ impl Content {
         }
         if at > offset {
             self.length = self.length.max(at);
-            self.peak = self.peak.max(self.length);
         }
+        self.own_if_few();
     }
 
     /// Cuts, or lengthens by zeros.
@@ -51,13 +58,7 @@ impl Content {
             self.cut(length);
         }
         self.length = length;
-        self.peak = self.peak.max(length);
-        // A few chunks must not keep the large buffer alive that they arrived in. The copy is paid for by
-        // the writes that made the file several times as long.
-        if length < self.peak / PEAK_SHARE {
-            self.own();
-            self.peak = length;
-        }
+        self.own_if_few();
     }
 
     /// Up to `length` bytes, fewer at the end.
@@ -93,7 +94,7 @@ impl Content {
 
     /// Of that length, without a byte held.
     pub fn zeros(length: u64) -> Content {
-        Content { length, peak: length, ..Content::default() }
+        Content { length, ..Content::default() }
     }
 
     /// Puts a chunk in its place, as [`walk`](Content::walk) gave it. False if it cannot be there.
@@ -101,6 +102,7 @@ impl Content {
         let end = u64::from(index) * CHUNK_BYTES + bytes.len() as u64;
         let fits = !bytes.is_empty() && bytes.len() as u64 <= CHUNK_BYTES && end <= self.length;
         if fits {
+            self.arrived += bytes.len() as u64;
             self.put(index, kept(bytes));
         }
         fits
@@ -131,6 +133,15 @@ impl Content {
         }
         if last == 0 || !kept.is_empty() {
             self.put(last, kept);
+        }
+    }
+
+    /// A few chunks must not keep the large buffers alive that they arrived in. The copy is paid for by the writes
+    /// that brought several times as much as there is.
+    fn own_if_few(&mut self) {
+        if self.arrived > self.length.saturating_mul(ARRIVED_SHARE) {
+            self.own();
+            self.arrived = 0;
         }
     }
 
@@ -173,8 +184,8 @@ fn patched(chunk: &Bytes, within: usize, piece: Bytes) -> Bytes {
 
 /// The grid of a file. A small write copies at most this much; a full chunk is never copied.
 pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
-/// A file that shrank to less than one part in so many of its greatest length gets buffers of its own.
-const PEAK_SHARE: u64 = 4;
+/// A file that is less than one part in so many of the buffers that came for it gets buffers of its own.
+const ARRIVED_SHARE: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -266,5 +277,40 @@ mod tests {
         content.write(0, frame.slice(100..200));
         content.write(150, frame.slice(100..200));
         assert!(frame.is_unique());
+    }
+
+    /// The bytes of those buffers that something still shares.
+    fn held(given: &[Bytes]) -> usize {
+        given.iter().filter(|buffer| !buffer.is_unique()).map(Bytes::len).sum()
+    }
+
+    #[test]
+    fn what_is_left_of_many_writes_does_not_hold_their_buffers() {
+        let chunk = CHUNK_BYTES as usize;
+        let mut content = Content::default();
+        let mut given = Vec::new();
+        // Each leaves one chunk of itself, for the next begins one chunk later.
+        for index in 0..64 {
+            given.push(data(index as u8, (64 - index) * chunk));
+            content.write((index * chunk) as u64, given[index].clone());
+            let (held, length) = (held(&given), content.len() as usize);
+            assert!(held <= ARRIVED_SHARE as usize * length, "{held} bytes for {length} after {index}");
+        }
+        for (index, buffer) in given.iter().enumerate() {
+            let at = (index * chunk) as u64;
+            assert_eq!(content.read(at, CHUNK_BYTES), buffer.slice(..chunk), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_file_written_over_and_over_is_not_copied() {
+        let mut content = Content::default();
+        for seed in 0..20 {
+            let given = data(seed, 4 * CHUNK_BYTES as usize);
+            content.write(0, given.clone());
+            assert!(content.walk().all(|(index, bytes)| {
+                bytes.as_ptr() == given[index as usize * CHUNK_BYTES as usize..].as_ptr()
+            }));
+        }
     }
 }

@@ -146,8 +146,8 @@ impl Pfs {
         for text in paths.keys() {
             let path = Path::parse(text).expect("it was checked when the file was made");
             self.tree.remove(path, stamp);
-            self.tell(path, EntryChange::Deleted, outcome);
         }
+        self.watches.tell_deleted(paths, outcome);
     }
 
     fn create_file(&mut self, path: Path, ephemeral: Option<SessionId>, stamp: Stamp) {

@@ -60,6 +60,9 @@
 //! `limits.rs` and the constants here. They are constants because replicas that differed in them would refuse
 //! differently, and part.
 
+// Replicas do the same in the same order.
+#![deny(clippy::iter_over_hash_type)]
+
 mod content;
 mod files;
 mod holdings;

@@ -5,8 +5,9 @@ use crate::map::{Map, Set};
 use crate::path::{Path, check_name};
 use crate::pfs::{Done, Pfs};
 use crate::protocol::{EntryChange, Event, QueueChange, Refusal, Reply, Resource};
-use kumo_session::{Entry, Outcome, SessionId};
+use kumo_session::{EVENTS_MAX, Entry, Outcome, SessionId};
 use kumo_wire::Wire;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The sessions that watch, by what they watch.
@@ -17,6 +18,21 @@ pub(crate) struct Watches {
     pub queues: Map<Arc<str>, Set<SessionId>>,
     /// Of all three together.
     pub count: u64,
+}
+
+/// Files of one directory that are gone, looked at from the last one on.
+struct Deleted {
+    count: u64,
+    /// Who watches the directory and is still told, from the last one on too.
+    takers: Vec<SessionId>,
+}
+
+impl Deleted {
+    fn new(watchers: Option<&Set<SessionId>>) -> Deleted {
+        let mut takers: Vec<SessionId> = watchers.into_iter().flat_map(Set::keys).copied().collect();
+        takers.reverse();
+        Deleted { count: 0, takers }
+    }
 }
 
 impl Pfs {
@@ -71,6 +87,49 @@ impl Watches {
     pub fn tell_directory(&self, path: Path, name: &str, change: EntryChange, outcome: &mut Outcome) {
         let event = || Event::Directory { path: path.text().to_owned(), name: name.to_owned(), change };
         tell(self.directories.get(path.text()), event, outcome);
+    }
+
+    /// Many files are gone at once. Each watcher is told of the last of them, as many as its session keeps, and how many
+    /// there were before: all events would be as many as there are files and watchers, multiplied.
+    pub fn tell_deleted(&self, paths: &Set<Arc<str>>, outcome: &mut Outcome) {
+        let mut directories: BTreeMap<&str, Deleted> = BTreeMap::new();
+        let mut told: BTreeMap<SessionId, u64> = BTreeMap::new();
+        let mut events = Vec::new();
+        let paths: Vec<&Arc<str>> = paths.keys().collect();
+        for text in paths.into_iter().rev() {
+            let path = Path::parse(text).expect("it was checked when the file was made");
+            let Some((above, name)) = path.split() else { continue };
+            let directory = directories
+                .entry(above.text())
+                .or_insert_with(|| Deleted::new(self.directories.get(above.text())));
+            directory.count += 1;
+            if directory.takers.is_empty() {
+                continue;
+            }
+            let (path, name, change) = (above.text().to_owned(), name.to_owned(), EntryChange::Deleted);
+            let event = Event::Directory { path, name, change }.to_bytes();
+            directory.takers.retain(|&session| {
+                let told = told.entry(session).or_default();
+                let takes = *told < EVENTS_MAX as u64;
+                if takes {
+                    *told += 1;
+                    events.push((session, event.clone()));
+                }
+                takes
+            });
+        }
+        let mut all: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (above, directory) in &directories {
+            for &session in self.directories.get(*above).into_iter().flat_map(Set::keys) {
+                *all.entry(session).or_default() += directory.count;
+            }
+        }
+        let omitted = |(session, all): (SessionId, u64)| {
+            let omitted = all - told.get(&session).copied().unwrap_or(0);
+            (omitted > 0).then_some((session, omitted))
+        };
+        outcome.omitted.extend(all.into_iter().filter_map(omitted));
+        outcome.events.extend(events.into_iter().rev());
     }
 
     /// Someone waits for a lock.

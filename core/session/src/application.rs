@@ -39,6 +39,9 @@ pub struct Outcome {
     pub reply: Option<Bytes>,
     /// Replies to commands parked earlier, named by session and number.
     pub answers: Vec<(SessionId, u64, Bytes)>,
+    /// How many events of a session came before those below and are left out: each session keeps the last
+    /// [`EVENTS_MAX`](crate::EVENTS_MAX) only, so what would be dropped at once need not be made.
+    pub omitted: Vec<(SessionId, u64)>,
     /// Events for sessions that subscribed, in order.
     pub events: Vec<(SessionId, Bytes)>,
 }

@@ -422,6 +422,7 @@ impl<A: Application> Cell<A> {
         let load = std::mem::take(&mut self.load);
         self.agree(now, kumo_paxos::Input::Load(load));
         self.donor.tidy(now, self.paxos.unit_micros);
+        self.replica.pin(self.donor.oldest());
     }
 
     pub(crate) fn say(&self, connection: ConnectionId, message: CellMessage, effects: &mut Vec<Effect>) {

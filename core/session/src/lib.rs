@@ -54,6 +54,9 @@
 //! ends silent sessions, `operator.rs` answers operators, `transfer.rs` and `receive.rs` move snapshots. The
 //! client: `client.rs` and its folder.
 
+// Replicas do the same in the same order.
+#![deny(clippy::iter_over_hash_type)]
+
 mod application;
 mod cell;
 mod client;
@@ -80,6 +83,7 @@ pub use greeting::{GREETING_BYTES_MAX, Greeting};
 pub use protocol::{
     Ask, CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, EndReason, Label, Reply, SessionInfo,
 };
+pub use session::EVENTS_MAX;
 pub use snapshot::Parts;
 pub use step::{
     Answer, CallError, CellSettings, ClientEffect, ClientInput, ClientSettings, ConnectionId, Effect, Input,

@@ -57,6 +57,7 @@ impl<A: Application> Cell<A> {
                 if let Some(answer) = self.donor.asked(now, sender, at, part, freeze) {
                     effects.push(Effect::Peer(from, self.envelope(sender, answer)));
                 }
+                self.replica.pin(self.donor.oldest());
             }
             Message::SnapshotPart { position, part, last, bytes } => {
                 let wanted = self.receiver.as_mut().filter(|receiver| receiver.from == from);

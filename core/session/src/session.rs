@@ -69,6 +69,11 @@ impl Session {
         self.parked.contains(&number)
     }
 
+    /// The numbers of its parked requests.
+    pub fn parked(&self) -> impl Iterator<Item = u64> {
+        self.parked.iter().copied()
+    }
+
     pub fn parked_count(&self) -> usize {
         self.parked.len()
     }
@@ -118,11 +123,23 @@ impl Session {
         }
     }
 
-    /// Adds an event; the oldest make room.
-    pub fn event(&mut self, generation: u32, event: Bytes) {
+    /// Counts events that nobody made, because as many follow as are kept: those before them are dropped.
+    pub fn omit_events(&mut self, generation: u32, count: u64) {
+        self.event_last = self.event_next(generation).saturating_add(count.saturating_sub(1));
+        self.events.clear();
+        self.event_bytes = 0;
+    }
+
+    /// The number of the next event.
+    fn event_next(&self, generation: u32) -> u64 {
         // A recovery may have lost events that the client has seen: their numbers must not come again.
         let fresh = numbered(generation, 1);
-        self.event_last = if self.event_last >= fresh { self.event_last + 1 } else { fresh };
+        if self.event_last >= fresh { self.event_last + 1 } else { fresh }
+    }
+
+    /// Adds an event; the oldest make room.
+    pub fn event(&mut self, generation: u32, event: Bytes) {
+        self.event_last = self.event_next(generation);
         self.event_bytes += event.len();
         self.events.push_back((self.event_last, event));
         while self.events.len() > EVENTS_MAX || self.events.len() > 1 && self.event_bytes > EVENT_BYTES_MAX {
@@ -182,7 +199,7 @@ pub(crate) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) const REFUSALS_MAX: usize = 2 * REPLIES_MAX;
 
 /// Events kept for a session that does not fetch them; beyond, the oldest are dropped and counted.
-pub(crate) const EVENTS_MAX: usize = 1024;
+pub const EVENTS_MAX: usize = 1024;
 
 /// Bytes of the events kept for a session.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
@@ -326,6 +343,18 @@ mod tests {
         session.events_seen(numbered(1, EVENTS_MAX as u64 + 10));
         assert_eq!(session.events_after(numbered(1, 20)), None);
         assert_eq!(session.event_bytes, 0);
+    }
+
+    #[test]
+    fn events_that_were_not_made_are_counted() {
+        let mut session = session();
+        session.event(1, Bytes::from_static(b"before"));
+        session.omit_events(1, 9);
+        for index in 0..EVENTS_MAX {
+            session.event(1, Bytes::from(index.to_string()));
+        }
+        let run = session.events_after(0).unwrap();
+        assert_eq!((run.omitted, run.first, run.events.len()), (10, numbered(1, 11), EVENTS_MAX));
     }
 
     #[test]

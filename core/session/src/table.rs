@@ -152,17 +152,25 @@ impl Table {
     /// A recovery may have lost what sessions of earlier generations were told: a lock that was granted, a request
     /// that was answered. They end before anything of the new one is executed.
     ///
-    /// All of them leave before the application frees anything: a lock that one held must not be granted to
-    /// another whose end is already certain.
+    /// All of them leave, and their parked requests with them, before the application frees anything: what one held
+    /// must not be handed to another whose end is already certain. A message would be lost with it.
     pub fn end_earlier<A: Application>(&mut self, at: At, application: &mut A, told: &mut Vec<Told>) {
         let mut left = Vec::new();
         while self.has_earlier(at) {
             let Some(&session) = self.sessions.keys().next() else { break };
-            self.leave(session, EndReason::Unknown, told);
-            left.push(session);
+            left.extend(self.leave(session, EndReason::Unknown, told));
+        }
+        for session in &left {
+            let entry = self.entry(at, session.id, 0);
+            for target in session.parked() {
+                let mut outcome = Outcome::default();
+                application.cancel(entry, target, &mut outcome);
+                outcome.reply = None;
+                self.settle(entry, outcome, told);
+            }
         }
         for session in left {
-            self.free(self.entry(at, session, 0), application, told);
+            self.free(self.entry(at, session.id, 0), application, told);
         }
     }
 
@@ -255,14 +263,14 @@ impl Table {
         application: &mut A,
         told: &mut Vec<Told>,
     ) {
-        if self.leave(entry.session, reason, told) {
+        if self.leave(entry.session, reason, told).is_some() {
             self.free(entry, application, told);
         }
     }
 
-    /// Takes a session out of the table. False: it is not in it.
-    fn leave(&mut self, session: SessionId, reason: EndReason, told: &mut Vec<Told>) -> bool {
-        let Some(gone) = self.sessions.remove(&session) else { return false };
+    /// Takes a session out of the table, if it is in it.
+    fn leave(&mut self, session: SessionId, reason: EndReason, told: &mut Vec<Told>) -> Option<Arc<Session>> {
+        let gone = self.sessions.remove(&session)?;
         self.tokens.remove(&gone.token);
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
@@ -270,7 +278,7 @@ impl Table {
         self.ended.push_back(Ended { session, token: gone.token, reason });
         self.digest.number(session.0);
         told.push(Told::Ended { session, reason });
-        true
+        Some(gone)
     }
 
     /// What a session that left held goes to others, or to nobody.
@@ -288,6 +296,13 @@ impl Table {
         }
         for (session, number, body) in outcome.answers {
             self.answer(entry, session, number, Reply::Body(body), told);
+        }
+        for (id, count) in outcome.omitted {
+            self.digest.number(id.0);
+            self.digest.number(count);
+            if let Some(session) = self.session_mut(id) {
+                session.omit_events(entry.generation, count);
+            }
         }
         for (id, event) in outcome.events {
             self.digest.number(id.0);
@@ -365,13 +380,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_recovery_grants_nothing_to_a_session_that_it_ends() {
-        let (mut table, mut baton) = (Table::default(), Baton::default());
+    /// One parcel, handed to the first session that asks until that ends; the next in line then gets it for good.
+    #[derive(Clone, Default)]
+    struct Parcel {
+        keeper: Option<SessionId>,
+        line: VecDeque<(SessionId, u64)>,
+        gone: bool,
+    }
+
+    impl Application for Parcel {
+        type Parts = std::iter::Empty<Bytes>;
+
+        fn apply(&mut self, entry: Entry, _: Bytes, outcome: &mut Outcome) {
+            if self.keeper.is_none() {
+                self.keeper = Some(entry.session);
+                outcome.reply = Some(Bytes::new());
+            } else {
+                self.line.push_back((entry.session, entry.number));
+            }
+        }
+        fn cancel(&mut self, entry: Entry, target: u64, _: &mut Outcome) -> bool {
+            let before = self.line.len();
+            self.line.retain(|waiter| *waiter != (entry.session, target));
+            self.line.len() < before
+        }
+        fn session_ended(&mut self, entry: Entry, outcome: &mut Outcome) {
+            self.line.retain(|(session, _)| *session != entry.session);
+            if self.keeper.take_if(|keeper| *keeper == entry.session).is_some()
+                && let Some((session, number)) = self.line.pop_front()
+            {
+                self.gone = true;
+                outcome.answers.push((session, number, Bytes::new()));
+            }
+        }
+        fn read(&self, _: SessionId, query: Bytes) -> Bytes {
+            query
+        }
+        fn snapshot(&self) -> Self::Parts {
+            std::iter::empty()
+        }
+        fn restore(_: Vec<Bytes>) -> Result<Self, Malformed> {
+            Ok(Parcel::default())
+        }
+    }
+
+    /// Three sessions of the first generation, each of which has asked for what there is.
+    fn three_sessions<A: Application>(application: &mut A) -> Table {
+        let mut table = Table::default();
         let (time, at) = (UnixMillis(5), At { instance: Instance(1), generation: 1 });
         for count in 1..=3 {
             let open = LogEntry::Open { time, token: count, label: Label::default() };
-            table.execute(at, open.to_bytes(), None, &mut baton, &mut Vec::new());
+            table.execute(at, open.to_bytes(), None, application, &mut Vec::new());
         }
         for count in 1..=3 {
             let request = LogEntry::Request {
@@ -383,12 +442,29 @@ mod tests {
                 events_seen: 0,
                 ask: Ask::Command(Bytes::new()),
             };
-            table.execute(at, request.to_bytes(), None, &mut baton, &mut Vec::new());
+            table.execute(at, request.to_bytes(), None, application, &mut Vec::new());
         }
+        table
+    }
+
+    #[test]
+    fn a_recovery_grants_nothing_to_a_session_that_it_ends() {
+        let mut baton = Baton::default();
+        let mut table = three_sessions(&mut baton);
         let mut told = Vec::new();
         table.end_earlier(At { instance: Instance(2), generation: 2 }, &mut baton, &mut told);
         let all_end = told.iter().all(|one| matches!(one, Told::Ended { .. }));
         assert!(all_end && told.len() == 3, "{told:?}");
         assert!(table.sessions.is_empty() && baton.line.is_empty());
+    }
+
+    #[test]
+    fn a_recovery_hands_nothing_to_a_request_that_nobody_waits_for() {
+        let mut parcel = Parcel::default();
+        let mut table = three_sessions(&mut parcel);
+        assert_eq!(parcel.line.len(), 2);
+        table.end_earlier(At { instance: Instance(2), generation: 2 }, &mut parcel, &mut Vec::new());
+        assert!(!parcel.gone, "it is there for those who come");
+        assert!(parcel.keeper.is_none() && parcel.line.is_empty());
     }
 }

@@ -70,6 +70,11 @@ impl<A: Application> Donor<A> {
         })
     }
 
+    /// The position of the oldest copy: who takes it over will ask for what follows.
+    pub fn oldest(&self) -> Option<Instance> {
+        self.copies.values().map(|copy| copy.position.executed).min()
+    }
+
     /// Lets go of copies that nobody reads any more.
     pub fn tidy(&mut self, now: Time, unit_micros: u64) {
         self.copies.retain(|_, copy| now.since(copy.used) < COPY_IDLE_UNITS * unit_micros);
@@ -127,16 +132,14 @@ impl Receiver {
         last: bool,
         bytes: Bytes,
     ) -> Next {
-        if self.position.as_ref() != Some(&position) {
-            // The first part, or the donor had to start again.
-            if part != 0 {
-                return Next::Wait;
-            }
+        if part == 0 {
+            // The first part, or the donor had to start again, be it at the same position: what it would answer to
+            // the next question belongs to this beginning.
             self.parts.clear();
             self.bytes = 0;
             self.position = Some(position.clone());
         }
-        if part != self.parts.len() as u64 {
+        if self.position.as_ref() != Some(&position) || part != self.parts.len() as u64 {
             return Next::Wait;
         }
         self.bytes += bytes.len() as u64;
@@ -166,3 +169,57 @@ const TRIES_MAX: u32 = 10;
 
 /// The largest snapshot taken over. All state is in memory: beyond this the donor is lying.
 const SNAPSHOT_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_paxos::{CellId, Configuration, Genesis, Member, ReplicaId, Role, Schedule};
+
+    const UNIT_MICROS: u64 = 100_000;
+
+    fn donor() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 1))
+    }
+
+    fn position(executed: u64) -> Position {
+        let member =
+            Member { id: ReplicaId(0), address: donor(), incarnation: Incarnation(1), role: Role::Core };
+        let configuration = Configuration { version: 1, next_id: ReplicaId(1), members: vec![member] };
+        let genesis = Genesis { cell: CellId(1), generation: 1, window: 2, configuration };
+        let schedule = Schedule::new(Instance(0), &genesis);
+        Position { cell: CellId(1), generation: 1, executed: Instance(executed), schedule, digest: 7 }
+    }
+
+    /// What the receiver does with a part: the part it asks for next, or all that it has.
+    fn takes(
+        receiver: &mut Receiver,
+        part: u64,
+        last: bool,
+        bytes: &'static [u8],
+    ) -> Result<u64, Vec<Bytes>> {
+        match receiver.part(Time(1), UNIT_MICROS, position(9), part, last, Bytes::from_static(bytes)) {
+            Next::Ask(Message::SnapshotAsk { at: Some(Instance(9)), part }) => Ok(part),
+            Next::Restore(_, parts, _) => Err(parts),
+            Next::Ask(_) | Next::Wait | Next::GiveUp => panic!("it goes on"),
+        }
+    }
+
+    #[test]
+    fn a_donor_that_begins_anew_at_the_same_position_is_followed() {
+        let mut receiver = Receiver::new(donor(), Time(0));
+        assert_eq!(takes(&mut receiver, 0, false, b"a"), Ok(1));
+        assert_eq!(takes(&mut receiver, 1, false, b"b"), Ok(2));
+        assert_eq!(takes(&mut receiver, 0, false, b"c"), Ok(1), "from the beginning");
+        assert_eq!(takes(&mut receiver, 1, true, b"d"), Err(vec![Bytes::from("c"), Bytes::from("d")]));
+    }
+
+    #[test]
+    fn a_part_that_comes_twice_is_taken_once() {
+        let mut receiver = Receiver::new(donor(), Time(0));
+        takes(&mut receiver, 0, false, b"a").unwrap();
+        takes(&mut receiver, 1, false, b"b").unwrap();
+        let again = receiver.part(Time(1), UNIT_MICROS, position(9), 1, false, Bytes::from_static(b"b"));
+        assert!(matches!(again, Next::Wait));
+        assert_eq!(takes(&mut receiver, 2, true, b"c").map_err(|parts| parts.len()), Err(3));
+    }
+}

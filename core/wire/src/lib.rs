@@ -8,6 +8,9 @@
 //! Numbers are little-endian and of fixed width, byte strings carry a `u32` length, lists a `u32` count,
 //! an `Option` one byte 0 or 1, an enum one byte with an explicit, never reused number.
 
+// Replicas do the same in the same order.
+#![deny(clippy::iter_over_hash_type)]
+
 mod codec;
 pub mod frame;
 pub mod memcache;

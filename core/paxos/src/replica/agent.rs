@@ -1,7 +1,7 @@
 //! A replica as agent: answering collects and begins, fetching large values.
 
 use super::Replica;
-use crate::data::Arrival;
+use crate::data::{Arrival, Want};
 use crate::identity::{Instance, Round, Time};
 use crate::message::{Message, Proposal};
 use crate::step::{Effect, Record};
@@ -49,7 +49,7 @@ impl Replica {
             if let Value::Large { name, length } = &proposal.value
                 && !self.data.holds(&proposal.value)
             {
-                self.fetch(now, *name, *length, from, false, effects);
+                self.fetch(now, *name, *length, from, Want::Begun, effects);
                 let (lineage, proposal) = (self.lineage, proposal.clone());
                 let begun = Begun { lineage, from, round, sent, proposal };
                 self.unheld.note(self.agreement.log().executed(), begun);
@@ -81,7 +81,7 @@ impl Replica {
         if self.data.holds(&Value::Large { name, length }) {
             self.send(from, Message::Held { name }, effects);
         } else {
-            self.fetch(now, name, length, from, true, effects);
+            self.fetch(now, name, length, from, Want::Offered, effects);
         }
     }
 
@@ -91,10 +91,10 @@ impl Replica {
         name: DataName,
         length: u32,
         from: SocketAddr,
-        offered: bool,
+        want: Want,
         effects: &mut Vec<Effect>,
     ) {
-        for offset in self.data.fetch(now, name, length, from, offered) {
+        for offset in self.data.fetch(now, name, length, from, want) {
             self.send(from, Message::Fetch { name, offset }, effects);
         }
     }

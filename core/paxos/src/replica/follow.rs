@@ -50,7 +50,7 @@ impl Replica {
             .max_by_key(|(_, executed)| *executed)
     }
 
-    fn ask(&mut self, now: Time, donor: SocketAddr, effects: &mut Vec<Effect>) {
+    pub(super) fn ask(&mut self, now: Time, donor: SocketAddr, effects: &mut Vec<Effect>) {
         let log = self.agreement.log();
         let from = if self.agreement.schedule().is_none() { log.next() } else { log.decided_upto().next() };
         let from = if log.next() == Instance(0) { Instance(0) } else { from };
@@ -88,9 +88,12 @@ impl Replica {
         self.eager = true;
     }
 
-    pub(super) fn too_far(&mut self, from: SocketAddr, effects: &mut Vec<Effect>) {
+    /// Entries below `first`, or bytes that were asked for, are gone there. What answers a fetch is no answer to a
+    /// catch-up under way: then the entries that are wanted here may well be there.
+    pub(super) fn too_far(&mut self, from: SocketAddr, first: Instance, effects: &mut Vec<Effect>) {
         let asked = self.catching.asked.is_some_and(|(donor, _)| donor == from);
-        if self.catching.snapshot.is_none() && (asked || self.is_gone(from)) {
+        let behind = asked && first > self.agreement.log().next();
+        if self.catching.snapshot.is_none() && (behind || self.is_gone(from)) {
             self.take_snapshot(from, effects);
         }
     }
@@ -178,6 +181,11 @@ impl Replica {
         }
     }
 
+    /// A snapshot of that position is being handed out, the oldest of them: whoever takes it over needs what follows.
+    pub fn pin(&mut self, position: Option<Instance>) {
+        self.pinned = position;
+    }
+
     /// Drops entries that every connected member has, within the log's limits.
     pub(super) fn trim_log(&mut self, now: Time) {
         let silence = self.silence_micros();
@@ -189,7 +197,7 @@ impl Replica {
             .map(|(_, link)| link.executed)
             .min()
             .unwrap_or(executed);
-        for name in self.agreement.log_mut().trim(slowest.next()) {
+        for name in self.agreement.log_mut().trim(slowest.next(), self.pinned) {
             if self.data.dropped(&name) && !self.is_pending(&name) {
                 self.data.remove(&name);
             }

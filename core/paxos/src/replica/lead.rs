@@ -2,6 +2,7 @@
 
 use super::{GRANT_UNITS, Replica};
 use crate::agreement::Last;
+use crate::data::Want;
 use crate::identity::{Incarnation, Instance, Round, Time};
 use crate::message::Message;
 use crate::step::{Effect, Note, Record};
@@ -37,6 +38,7 @@ impl Replica {
 
     pub(super) fn last(
         &mut self,
+        now: Time,
         from: SocketAddr,
         sender: Incarnation,
         last: Last,
@@ -49,6 +51,9 @@ impl Replica {
         }
         if let Some(more) = self.agreement.last(sender, last, &mut self.records) {
             self.send(from, more, effects);
+        }
+        if self.agreement.is_overtaken() {
+            self.step_down(now, effects);
         }
         self.eager = true;
     }
@@ -166,7 +171,7 @@ impl Replica {
             return;
         };
         for (name, length) in missing {
-            self.fetch(now, name, length, any, false, effects);
+            self.fetch(now, name, length, any, Want::Begun, effects);
         }
     }
 

@@ -13,11 +13,13 @@ impl Replica {
         self.reign
     }
 
-    /// Whether a linear read may be answered at `now` from what is executed.
+    /// Whether a linear read may be answered at `now` from what is executed. The grants keep stronger rounds from
+    /// deciding anything more, the lasts show what weaker ones did: who gave a grant need not have given a last.
     pub fn has_lease(&self, now: Time) -> bool {
         let log = self.agreement.log();
         self.reign.is_some()
             && log.decided_upto() == log.executed()
+            && self.agreement.knows_all()
             && self.agreement.schedule().is_some_and(|schedule| self.lease.valid(now, schedule))
     }
 

@@ -1,8 +1,11 @@
 //! What a replica does by itself as time passes: heartbeats, naming a master, sending again what got lost.
 
 use super::Replica;
+use crate::configuration::Schedule;
+use crate::data::Want;
 use crate::election::View;
 use crate::identity::{Incarnation, Instance, Time};
+use crate::links::Link;
 use crate::message::{Heartbeat, Message};
 use crate::step::{Effect, ExitReason, Note};
 use std::net::SocketAddr;
@@ -62,14 +65,11 @@ impl Replica {
     pub(super) fn send_heartbeat(&mut self, now: Time, to: SocketAddr, effects: &mut Vec<Effect>) {
         let Some(link) = self.links.get(to) else { return };
         let (nonce, echo) = (link.nonce, link.peer_nonce);
-        let silence = self.silence_micros();
-        let hears =
-            self.links.iter().filter(|(_, link)| link.alive(now, silence)).map(|(_, link)| link.incarnation);
         let log = self.agreement.log();
         let heartbeat = Heartbeat {
             age_ms: now.since(self.birth) / 1000,
             names: self.names,
-            hears: hears.take(HEARS_MAX).collect(),
+            hears: self.hears(now),
             votes: self.agreement.votes(),
             leads: self.reign,
             promised: self.agreement.acceptor().promised(),
@@ -89,6 +89,18 @@ impl Replica {
             yours: link.kept,
         };
         self.send(to, Message::Heartbeat(heartbeat), effects);
+    }
+
+    /// Peers heard from lately, the voters first: whoever does not hear a majority is not elected, so of many followers
+    /// those beyond the limit are left out.
+    fn hears(&self, now: Time) -> Vec<Incarnation> {
+        let silence = self.silence_micros();
+        let voters = self.agreement.schedule().map(Schedule::voters).unwrap_or_default();
+        let alive = || self.links.iter().map(|(_, link)| link).filter(|link| link.alive(now, silence));
+        let votes = |link: &&Link| voters.contains(&link.incarnation);
+        let first = alive().filter(votes);
+        let others = alive().filter(|link| !votes(link));
+        first.chain(others).map(|link| link.incarnation).take(HEARS_MAX).collect()
     }
 
     pub(super) fn heartbeat(
@@ -296,7 +308,7 @@ impl Replica {
             return;
         };
         let (name, length) = (*name, *length);
-        if self.data.get(&name).is_some() || self.data.source(&name).is_some() {
+        if self.data.get(&name).is_some() {
             return;
         }
         let silence = self.silence_micros();
@@ -306,7 +318,7 @@ impl Replica {
             .filter(|(_, link)| link.alive(now, silence))
             .max_by_key(|(_, link)| link.executed);
         if let Some(holder) = ahead.map(|(peer, _)| peer) {
-            self.fetch(now, name, length, holder, false, effects);
+            self.fetch(now, name, length, holder, Want::Needed, effects);
         }
     }
 
@@ -336,5 +348,5 @@ const BY_ID_UNITS: u64 = 20;
 const RAISE_UNITS: u64 = 8;
 /// Ticks between two looks at which large values are still wanted.
 const DATA_TRIM_TICKS: u64 = 32;
-/// Peers named in a heartbeat.
+/// Peers named in a heartbeat. There is room for the voters of all configurations scheduled at once.
 const HEARS_MAX: usize = 64;

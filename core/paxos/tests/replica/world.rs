@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kumo_paxos::{
     CellId, Change, Effect, Envelope, Executable, ExitReason, Incarnation, Input, Instance, Message,
-    Mutation, Note, Record, Replica, Settings, Time,
+    Mutation, Note, Position, Record, Replica, Settings, Time,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -22,7 +22,16 @@ pub struct Process {
     pub up: BTreeSet<SocketAddr>,
     /// Its disk, when it has one.
     pub records: Vec<Record>,
+    /// The snapshot on it: what `records` are kept beside.
+    snapshot: Option<Snapshot>,
     settings: Settings,
+}
+
+/// A position and the state there: the list of what was executed.
+#[derive(Clone)]
+struct Snapshot {
+    position: Position,
+    executed: Vec<(Instance, String)>,
 }
 
 #[derive(Default)]
@@ -70,23 +79,40 @@ impl World {
             forms_after_micros: self.forms_after_micros,
         };
         let replica = Replica::with_mutation(settings.clone(), Time(self.now), self.mutation);
-        self.enter(id, replica, settings, Vec::new());
+        self.enter(id, replica, settings, Vec::new(), None);
     }
 
     /// Starts a process again with its disk, but for the last `lost` records on it.
     pub fn reopen(&mut self, id: u16, lost: usize) {
-        let Process { mut records, settings, .. } = self.processes.remove(&id).expect("it ran");
+        let Process { mut records, snapshot, settings, .. } = self.processes.remove(&id).expect("it ran");
         self.relink();
         records.truncate(records.len() - lost);
         let (now, memory) = (Time(self.now), records.clone());
-        let replica = Replica::recover_with_mutation(settings.clone(), None, memory, now, self.mutation);
-        self.enter(id, replica, settings, records);
+        let position = snapshot.as_ref().map(|snapshot| snapshot.position.clone());
+        let replica = Replica::recover_with_mutation(settings.clone(), position, memory, now, self.mutation);
+        self.enter(id, replica, settings, records, snapshot);
     }
 
-    fn enter(&mut self, id: u16, replica: Replica, settings: Settings, records: Vec<Record>) {
-        let (executed, dials, up) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        self.processes.insert(id, Process { replica, executed, dials, up, records, settings });
+    fn enter(
+        &mut self,
+        id: u16,
+        replica: Replica,
+        settings: Settings,
+        records: Vec<Record>,
+        snapshot: Option<Snapshot>,
+    ) {
+        let executed = snapshot.as_ref().map(|snapshot| snapshot.executed.clone()).unwrap_or_default();
+        let (dials, up) = (BTreeSet::new(), BTreeSet::new());
+        self.processes.insert(id, Process { replica, executed, dials, up, records, snapshot, settings });
         self.step(id, Input::Timeout);
+    }
+
+    /// Puts a snapshot on that process's disk: of the records before it stay those it names.
+    pub fn compact(&mut self, id: u16) {
+        let process = self.processes.get_mut(&id).expect("it runs");
+        let position = process.replica.position().expect("it is in a cell");
+        process.snapshot = Some(Snapshot { position, executed: process.executed.clone() });
+        process.records = process.replica.memory_records();
     }
 
     pub fn step(&mut self, id: u16, input: Input) {

@@ -3,10 +3,10 @@
 use crate::host::{Host, answers, id, lock, post, write, write_ephemeral, write_if};
 use ::bytes::Bytes;
 use kumo_pfs::{
-    Command, Condition, DEPTH_MAX, Event, NAME_BYTES_MAX, Pfs, Place, Query, READ_BYTES_MAX, Refusal, Reply,
-    Resource, WRITE_BYTES_MAX,
+    Command, Condition, DEPTH_MAX, EntryChange, Event, NAME_BYTES_MAX, Pfs, Place, Query, READ_BYTES_MAX,
+    Refusal, Reply, Resource, WRITE_BYTES_MAX,
 };
-use kumo_session::Application;
+use kumo_session::{Application, EVENTS_MAX};
 use kumo_wire::Wire;
 use std::collections::BTreeSet;
 
@@ -279,4 +279,34 @@ fn what_is_idle_leaves_nothing_behind() {
         host.call(5, &wait(&format!("n{turn}")));
     }
     assert_eq!(host.snapshot().len(), empty);
+}
+
+#[test]
+fn the_end_of_a_session_makes_no_more_events_than_are_kept() {
+    let mut host = Host::new();
+    let watch = |path: &str| Command::Watch { resource: Resource::Directory(path.to_owned()) };
+    for (session, path) in [(2, "/d"), (2, "/e"), (3, "/e")] {
+        host.call(session, &watch(path));
+    }
+    let files = 3 * EVENTS_MAX;
+    for count in 0..files {
+        host.call(1, &write_ephemeral(&format!("/d/{count:06}")));
+    }
+    for count in 0..5 {
+        host.call(1, &write_ephemeral(&format!("/e/{count}")));
+    }
+    let outcome = host.end(1);
+    let told = |session| {
+        let mine = outcome.events.iter().filter(move |(to, _)| *to == id(session));
+        mine.map(|(_, event)| Event::from_bytes(event.clone()).unwrap()).collect::<Vec<Event>>()
+    };
+    assert_eq!((told(2).len(), told(3).len()), (EVENTS_MAX, 5));
+    assert_eq!(outcome.omitted, [(id(2), (files + 5 - EVENTS_MAX) as u64)]);
+    assert_eq!(told(2)[EVENTS_MAX - 5..], told(3), "the last ones are told, in order");
+    let first = Event::Directory {
+        path: "/d".to_owned(),
+        name: format!("{:06}", files + 5 - EVENTS_MAX),
+        change: EntryChange::Deleted,
+    };
+    assert_eq!(told(2)[0], first);
 }
