@@ -190,7 +190,7 @@ impl<S: Store> Server<S> {
     pub(super) fn is_without_room(&self, key: &StoreKey) -> bool {
         let Some(world) = &self.world else { return false };
         let arc = world.arc(world.piece(key.hash));
-        self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].full)
+        self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].is_full())
     }
 
     /// One of those that would have to acknowledge has more under way than is bearable.
@@ -291,6 +291,14 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// What the other had no room for, when it has some again.
+    pub(super) fn resend_refused(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let next = self.links[usize::from(to)].next_refused(RESEND_MAX);
+        for (seq, key) in next {
+            self.resend_one(to, seq, &key, effects);
+        }
+    }
+
     /// The first that is not acknowledged: on a link that holds, it only shows that nothing was overlooked.
     pub(super) fn resend_first(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
@@ -320,7 +328,6 @@ impl<S: Store> Server<S> {
             return;
         }
         let link = &mut self.links[usize::from(index)];
-        link.full = false;
         let Some(key) = link.acknowledge(seq) else { return };
         self.watermark_wanted |= link.watermark > link.watermark_sent;
         let Some(pending) = self.pending.get_mut(&key) else { return };
@@ -329,10 +336,10 @@ impl<S: Store> Server<S> {
         }
     }
 
-    pub(super) fn replica_full(&mut self, from: ServerId, epoch: SpaceNumber, _seq: u64) {
+    pub(super) fn replica_full(&mut self, from: ServerId, epoch: SpaceNumber, seq: u64) {
         let Some(index) = self.index_of(from) else { return };
         if self.world.as_ref().is_some_and(|world| world.number() == epoch) {
-            self.links[usize::from(index)].full = true;
+            self.links[usize::from(index)].refuse(seq);
         }
     }
 

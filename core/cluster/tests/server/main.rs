@@ -8,5 +8,6 @@ mod house;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;
+mod room;
 mod settlement;
 mod strangers;
