@@ -143,6 +143,8 @@ pub enum Refusal {
     Damaged,
     #[error("an answer to this request was already received")]
     Answered,
+    #[error("the key is too long")]
+    KeyTooLong,
 }
 
 /// A write that carries its request's id and reply along.
@@ -507,7 +509,7 @@ wire_enum!(Answer {
     9 = Unknown,
     10 = Refused { reason },
 });
-wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5 = Answered });
+wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5 = Answered, 6 = KeyTooLong });
 wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });

@@ -56,8 +56,8 @@ impl Gateway {
                 call.stands = Stands::Held;
                 self.begin_try(now, slot);
             }
-            Choice::Lost => self.close(slot, Err(GatewayError::AllLost), effects),
-            Choice::Nobody => self.close(slot, Err(GatewayError::NoServers), effects),
+            Choice::Lost => self.turned_down(slot, GatewayError::AllLost, effects),
+            Choice::Nobody => self.turned_down(slot, GatewayError::NoServers, effects),
         }
     }
 
@@ -119,6 +119,13 @@ impl Gateway {
             self.close(slot, Err(error), effects);
         }
         goes_on
+    }
+
+    /// Nobody will execute it now, for that reason. But a try that nobody answered may have been executed, or may be yet:
+    /// then nobody knows.
+    fn turned_down(&mut self, slot: u32, error: GatewayError, effects: &mut Vec<GatewayEffect>) {
+        let error = if self.slots.get(slot).adrift { GatewayError::Unknown } else { error };
+        self.close(slot, Err(error), effects);
     }
 
     fn is_busy(&self, bytes: usize) -> bool {
@@ -196,8 +203,8 @@ impl Gateway {
                 self.send(now, slot, effects);
             }
             Refusal::Answered => self.close(slot, Err(GatewayError::Unknown), effects),
-            Refusal::Full | Refusal::FewCopies | Refusal::Damaged => {
-                self.close(slot, Err(GatewayError::Refused(reason)), effects);
+            Refusal::Full | Refusal::FewCopies | Refusal::Damaged | Refusal::KeyTooLong => {
+                self.turned_down(slot, GatewayError::Refused(reason), effects);
             }
         }
     }

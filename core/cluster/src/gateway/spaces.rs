@@ -86,7 +86,12 @@ impl Gateway {
         self.flushes.broken(Some(server), effects);
         let Some(index) = self.route.as_mut().and_then(|route| route.set_up(server, false)) else { return };
         for slot in self.window.slots() {
-            if self.slots.get(slot).stands == Stands::Asked(index) && self.failed(now, slot, effects) {
+            let call = self.slots.get_mut(slot);
+            if call.stands != Stands::Asked(index) {
+                continue;
+            }
+            call.lost_sight();
+            if self.failed(now, slot, effects) {
                 self.send(now, slot, effects);
             }
         }
@@ -170,10 +175,14 @@ impl Gateway {
             let still = asked
                 .and_then(|server| route.space.index_of(server))
                 .filter(|&index| route.is_up(index) && (!call.is_get() || route.reads(call, index)));
-            match still {
-                Some(index) => call.stands = Stands::Asked(index),
-                None => self.send(now, slot, effects),
+            if let Some(index) = still {
+                call.stands = Stands::Asked(index);
+                continue;
             }
+            if asked.is_some() {
+                call.lost_sight();
+            }
+            self.send(now, slot, effects);
         }
     }
 }

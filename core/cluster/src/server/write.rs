@@ -7,6 +7,7 @@ use super::ids::Known;
 use super::judge::{self, Content, Verdict};
 use super::pendings::{Pending, Queue};
 use super::world::State;
+use crate::store::KEY_BYTES_MAX;
 use crate::{
     Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, ServerEffect,
     ServerId, SpaceNumber, Stamp, Store, StoreKey,
@@ -48,6 +49,11 @@ impl<S: Store> Server<S> {
             return self.wrong_space(from, &request, effects);
         }
         let seq = request.id.seq;
+        if request.key.len() > KEY_BYTES_MAX {
+            // No store would take it, and a stamped write is never undone.
+            let reason = Refusal::KeyTooLong;
+            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        }
         if piece.state != State::Normal {
             return self.answer(from, seq, Answer::Wait, effects);
         }
@@ -55,7 +61,7 @@ impl<S: Store> Server<S> {
             let reason = Refusal::GatewayExpired;
             return self.answer(from, seq, Answer::Refused { reason }, effects);
         }
-        let floor = world.space.id_floor;
+        let (floor, led_since) = (world.space.id_floor, piece.led_since);
         let key = StoreKey { hash: request.hash, key: request.key.clone() };
         // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
         // before this server was primary, and its write not committed yet.
@@ -76,6 +82,11 @@ impl<S: Store> Server<S> {
                 return self.answer(from, seq, Answer::Refused { reason }, effects);
             }
             Known::No => {}
+        }
+        // Who led since then may have answered without writing, and nobody else remembers that. The gateway asks again if
+        // it still wants to know.
+        if request.space < led_since && !self.settings.broken.is(Mutation::LateTryExecuted) {
+            return self.wrong_space(from, &request, effects);
         }
         if request.first_space < floor && !self.settings.broken.is(Mutation::NoIdFloor) {
             return self.answer(from, seq, Answer::Unknown, effects);
@@ -363,7 +374,9 @@ impl<S: Store> Server<S> {
         }
         let world = self.world.as_ref()?;
         let arc = world.arc(world.piece(key.hash));
-        if pending.origin.is_some() && arc.acknowledgers().count() < self.settings.copies_min {
+        // What a settlement took over may have been answered already: however few are left, they go on with it.
+        let asked_here = pending.origin.is_some() && pending.shows_old;
+        if asked_here && arc.acknowledgers().count() < self.settings.copies_min {
             return None;
         }
         let stored = self.store.head(key.hash, &key.key);

@@ -160,7 +160,13 @@ impl House {
     }
 
     pub fn send(&mut self, to: usize, seq: u64, lowest_open: u64, key: &StoreKey, operation: Operation) {
-        let request = Request {
+        let request = self.request(seq, lowest_open, key, operation);
+        self.send_request(to, request);
+    }
+
+    /// A try, as the gateway makes it now.
+    pub fn request(&self, seq: u64, lowest_open: u64, key: &StoreKey, operation: Operation) -> Request {
+        Request {
             space: self.space.number,
             first_space: self.space.number,
             id: RequestId { gateway: GatewayId(7), seq },
@@ -169,8 +175,11 @@ impl House {
             key: key.key.clone(),
             operation,
             early: false,
-        };
-        self.answers.remove(&seq);
+        }
+    }
+
+    pub fn send_request(&mut self, to: usize, request: Request) {
+        self.answers.remove(&request.id.seq);
         self.step(to, ServerInput::Gateway(ConnectionId(1), Message::Request(request)));
     }
 

@@ -5,6 +5,7 @@ mod disk;
 mod expiry;
 mod garbage;
 mod house;
+mod late;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;
