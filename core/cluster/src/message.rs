@@ -292,13 +292,16 @@ pub enum Message {
         answer: Answer,
     },
 
-    /// Delete everything that the receiver is primary of and that begins with that. (flush_all)
+    /// Delete everything that the receiver is primary of in that space and that begins with that. (flush_all)
     Flush {
-        ticket: u64,
+        space: SpaceNumber,
+        id: RequestId,
+        lowest_open: u64,
         prefix: Bytes,
     },
     Flushed {
-        ticket: u64,
+        space: SpaceNumber,
+        seq: u64,
     },
 
     // Primary and the others in A(k). `epoch` is the space in which the sender is primary.
@@ -578,8 +581,8 @@ wire_enum!(Message {
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
-    31 = Flush { ticket, prefix },
-    32 = Flushed { ticket },
+    31 = Flush { space, id, lowest_open, prefix },
+    32 = Flushed { space, seq },
     33 = CopyNarrow { job, range, last },
     34 = CopyIds { job, space, range, after, remembered, lowest_open },
     35 = CopyIdsStored { job, range, after },

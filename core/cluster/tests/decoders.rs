@@ -201,8 +201,8 @@ fn messages() -> Vec<Message> {
     messages.extend([
         Message::NewSpace { space: space() },
         Message::WantSpace { above: number },
-        Message::Flush { ticket, prefix: Bytes::from_static(b"app:") },
-        Message::Flushed { ticket },
+        Message::Flush { space: number, id: id(), lowest_open: 3, prefix: Bytes::from_static(b"app:") },
+        Message::Flushed { space: number, seq: 9 },
         Message::Replicate {
             epoch: number,
             seq: 1,

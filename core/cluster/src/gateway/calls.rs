@@ -29,6 +29,7 @@ impl Gateway {
         if self.id().is_none() || self.route.is_none() {
             return;
         }
+        self.place_flushes(effects);
         while let Some(slot) = self.slots.first(Wait::Place) {
             let call = self.slots.get_mut(slot);
             call.seq = self.window.open(slot);
@@ -69,8 +70,13 @@ impl Gateway {
         answer: Answer,
         effects: &mut Vec<GatewayEffect>,
     ) {
-        // Answered or given up already.
-        let Some(slot) = self.window.find(seq) else { return };
+        let Some(slot) = self.window.find(seq) else {
+            // Answered or given up already, if it is no flush.
+            if let Some(ticket) = self.flushes.find(seq) {
+                self.flush_answered(now, from, ticket, &answer, effects);
+            }
+            return;
+        };
         match answer {
             // Final wherever it comes from: the id is remembered with it.
             Answer::Reply(_) => self.close(slot, Ok(answer), effects),

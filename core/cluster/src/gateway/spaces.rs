@@ -24,7 +24,6 @@ impl Gateway {
             return self.stranger(from, &space, effects);
         }
         if self.route.is_none() || space.number > self.space_number() {
-            self.flushes.broken(None, effects);
             self.adopt(now, space, effects);
         }
     }
@@ -78,12 +77,13 @@ impl Gateway {
                 self.send(now, slot, effects);
             }
         }
+        self.send_flushes(effects);
     }
 
     pub(super) fn server_down(&mut self, now: Time, server: ServerId, effects: &mut Vec<GatewayEffect>) {
         let Some(link) = self.links.get_mut(&server) else { return };
         *link = false;
-        self.flushes.broken(Some(server), effects);
+        self.flushes.server_down(server);
         let Some(index) = self.route.as_mut().and_then(|route| route.set_up(server, false)) else { return };
         for slot in self.window.slots() {
             let call = self.slots.get_mut(slot);
@@ -102,6 +102,7 @@ impl Gateway {
     pub(super) fn expired(&mut self, now: Time, effects: &mut Vec<GatewayEffect>) {
         let Some(gateway) = self.managers.expired() else { return };
         effects.push(GatewayEffect::Note(GatewayNote::Expired { gateway }));
+        self.flushes_expired(effects);
         for slot in self.window.slots() {
             let call = self.slots.get_mut(slot);
             if call.in_doubt() {
@@ -141,6 +142,7 @@ impl Gateway {
         if let Some(before) = before {
             self.reroute(now, &before, effects);
         }
+        self.restart_flushes(effects);
         self.place(now, effects);
     }
 

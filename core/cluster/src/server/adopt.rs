@@ -66,7 +66,7 @@ impl<S: Store> Server<S> {
             |gateway| space.expired(gateway)
         });
         self.reads_restart(now, effects);
-        self.flushes_broken();
+        self.flushes_broken(effects);
         self.announce(effects);
         self.send_kept(now, kept, effects);
         self.begin_settlement(now, effects);

@@ -46,7 +46,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let piece = world.piece(request.hash);
         if !world.is_primary(world.arc(piece)) {
-            return self.wrong_space(from, &request, effects);
+            return self.wrong_space(from, request.space, request.id.seq, effects);
         }
         let seq = request.id.seq;
         if request.key.len() > KEY_BYTES_MAX {
@@ -86,7 +86,7 @@ impl<S: Store> Server<S> {
         // Who led since then may have answered without writing, and nobody else remembers that. The gateway asks again if
         // it still wants to know.
         if request.space < led_since && !self.settings.broken.is(Mutation::LateTryExecuted) {
-            return self.wrong_space(from, &request, effects);
+            return self.wrong_space(from, request.space, request.id.seq, effects);
         }
         if request.first_space < floor && !self.settings.broken.is(Mutation::NoIdFloor) {
             return self.answer(from, seq, Answer::Unknown, effects);
@@ -357,6 +357,7 @@ impl<S: Store> Server<S> {
     /// Rule 7, and then whatever waited behind it.
     pub(super) fn commit_if_all(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
         let Some(mut queue) = self.commit(key, effects) else { return };
+        self.flush_behind(now, key, effects);
         while let Some((from, request)) = queue.pop_front() {
             if self.pending.contains_key(key) {
                 // The one before is under way now: the rest stands behind it.
@@ -394,7 +395,7 @@ impl<S: Store> Server<S> {
             self.watermark_wanted |= link.watermark > link.watermark_sent;
         }
         self.copies.committed(key, pending.record.stamp);
-        self.flush_committed(key);
+        self.flushes.committed(key);
         if let Some(origin) = pending.origin {
             for &(connection, seq) in &pending.waiters {
                 self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);

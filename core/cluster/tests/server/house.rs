@@ -22,6 +22,8 @@ pub struct House {
     /// Nothing reaches it.
     pub cut_off: Option<usize>,
     pub answers: BTreeMap<u64, Answer>,
+    /// Flushes that a server said it is done with: which one, in which space, of which number.
+    pub flushed: Vec<(usize, SpaceNumber, u64)>,
     /// The most that one step of a server asked of its disk.
     pub work_max: usize,
     /// The longest message.
@@ -43,6 +45,7 @@ impl House {
             queue: VecDeque::new(),
             cut_off: None,
             answers: BTreeMap::new(),
+            flushed: Vec::new(),
             work_max: 0,
             bytes_max: 0,
         };
@@ -139,6 +142,9 @@ impl House {
                 }
                 ServerEffect::Gateway(_, Message::Answer { seq, answer }) => {
                     self.answers.insert(seq, answer);
+                }
+                ServerEffect::Gateway(_, Message::Flushed { space, seq }) => {
+                    self.flushed.push((at, space, seq));
                 }
                 _other => {}
             }

@@ -3,6 +3,7 @@
 mod bounds;
 mod disk;
 mod expiry;
+mod flush;
 mod garbage;
 mod house;
 mod late;
