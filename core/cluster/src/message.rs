@@ -147,7 +147,7 @@ pub enum Refusal {
     KeyTooLong,
 }
 
-/// A write that carries its request's id and reply along.
+/// A write that carries its request's id and reply along. The data of a value is in the record beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub id: RequestId,
@@ -191,6 +191,8 @@ pub struct Progress {
     pub bytes_sent: u64,
     /// Of the arcs still to be copied, estimated from what is stored.
     pub bytes_left: u64,
+    /// Records that the store cannot read: what they lie in is not copied, and the job waits for it.
+    pub unreadable: u64,
 }
 
 impl Progress {
@@ -212,6 +214,7 @@ impl Progress {
             sum.records_sent = sum.records_sent.saturating_add(one.records_sent);
             sum.bytes_sent = sum.bytes_sent.saturating_add(one.bytes_sent);
             sum.bytes_left = sum.bytes_left.saturating_add(one.bytes_left);
+            sum.unreadable = sum.unreadable.saturating_add(one.unreadable);
         }
         sum
     }
@@ -518,7 +521,7 @@ wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
 wire_enum!(Upto { 1 = Marked { upto }, 2 = Ids { upto } });
 
-wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
+wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left, unreadable });
 wire_struct!(Alive {
     server,
     previous,

@@ -131,7 +131,15 @@ fn remembered() -> Vec<Remembered> {
 }
 
 fn progress() -> Progress {
-    Progress { job: SpaceNumber(4), copies: 3, copies_done: 2, records_sent: 5, bytes_sent: 6, bytes_left: 7 }
+    Progress {
+        job: SpaceNumber(4),
+        copies: 3,
+        copies_done: 2,
+        records_sent: 5,
+        bytes_sent: 6,
+        bytes_left: 7,
+        unreadable: 8,
+    }
 }
 
 fn usage() -> Usage {

@@ -9,11 +9,13 @@ mod flush;
 mod ids;
 mod judge;
 mod link;
+mod origin;
 mod pace;
 mod pendings;
 #[cfg(feature = "mutants")]
 mod portrait;
 mod read;
+mod repair;
 mod replica;
 mod settle;
 mod sweep;

@@ -1,6 +1,7 @@
 //! The other side of a write: records that come from a key's primary, and the marks that keep them out of sight.
 
 use super::Server;
+use super::origin;
 use super::world::State;
 use crate::{
     Fault, Message, Mutation, Origin, Record, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
@@ -37,6 +38,7 @@ impl<S: Store> Server<S> {
             effects.push(ServerEffect::Server(from, Message::Replicated { epoch, seq }));
             return;
         }
+        let origin = origin::whole(origin, &record);
         let catching = matches!(piece.state, State::Catching { .. });
         self.clock = self.clock.max(record.stamp.clock);
         match self.take(&key, &record, catching) {

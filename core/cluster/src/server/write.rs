@@ -5,6 +5,7 @@ use super::expire::Expiry;
 use super::few::Few;
 use super::ids::Known;
 use super::judge::{self, Content, Verdict};
+use super::origin;
 use super::pendings::{Pending, Queue};
 use super::world::State;
 use crate::store::KEY_BYTES_MAX;
@@ -434,7 +435,7 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
         epoch,
         seq,
         watermark,
-        origin: pending.origin.clone(),
+        origin: origin::lean(pending.origin.as_ref()),
         key: key.clone(),
         record: pending.record.clone(),
     }

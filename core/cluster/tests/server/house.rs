@@ -4,8 +4,8 @@ use super::disk::Disk;
 use bytes::Bytes;
 use kumo_cluster::{
     Answer, Broken, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation, Request,
-    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space, SpaceNumber, StoreKey,
-    Table, key_hash,
+    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space, SpaceNumber,
+    StoreKey, Table, key_hash,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -24,6 +24,8 @@ pub struct House {
     pub answers: BTreeMap<u64, Answer>,
     /// Flushes that a server said it is done with: which one, in which space, of which number.
     pub flushed: Vec<(usize, SpaceNumber, u64)>,
+    /// What servers noted, and who.
+    pub notes: Vec<(usize, ServerNote)>,
     /// The most that one step of a server asked of its disk.
     pub work_max: usize,
     /// The longest message.
@@ -46,6 +48,7 @@ impl House {
             cut_off: None,
             answers: BTreeMap::new(),
             flushed: Vec::new(),
+            notes: Vec::new(),
             work_max: 0,
             bytes_max: 0,
         };
@@ -130,7 +133,8 @@ impl House {
                 ServerEffect::Server(to, message) => {
                     if matches!(
                         message,
-                        Message::Settled { .. }
+                        Message::Replicate { .. }
+                            | Message::Settled { .. }
                             | Message::CopyIds { .. }
                             | Message::CopyRecords { .. }
                             | Message::CopyHeads { .. }
@@ -146,6 +150,7 @@ impl House {
                 ServerEffect::Gateway(_, Message::Flushed { space, seq }) => {
                     self.flushed.push((at, space, seq));
                 }
+                ServerEffect::Note(note) => self.notes.push((at, note)),
                 _other => {}
             }
         }
@@ -192,6 +197,11 @@ impl House {
     pub fn primary(&self, hash: KeyHash) -> usize {
         let table = Table::new(&self.space);
         usize::from(table.arc(hash).primary().expect("somebody owns it"))
+    }
+
+    pub fn owners(&self, key: &StoreKey) -> Vec<usize> {
+        let table = Table::new(&self.space);
+        table.arc(key.hash).readers.iter().copied().map(usize::from).collect()
     }
 
     /// Keys whose acting owners are these, in that order.

@@ -10,6 +10,7 @@ mod late;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;
+mod report;
 mod room;
 mod settlement;
 mod strangers;
