@@ -46,7 +46,7 @@ pub struct Record {
 
 impl Clock {
     /// The next clock: above everything heard, and at the host's time if that is ahead. Of a time beyond
-    /// [`SECONDS_MAX`] nothing is believed.
+    /// `SECONDS_MAX` nothing is believed.
     pub fn after(heard: Clock, unix_seconds: u32) -> Clock {
         Clock(heard.0.saturating_add(1).max(u64::from(unix_seconds.min(SECONDS_MAX)) << 32))
     }
