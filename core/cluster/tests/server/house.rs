@@ -35,10 +35,16 @@ pub struct House {
 impl House {
     /// The first `attached` of them own everything.
     pub fn new(servers: usize, attached: usize, copies_min: usize) -> House {
+        House::with_broken(servers, attached, copies_min, Broken::default())
+    }
+
+    /// Without a rule.
+    pub fn with_broken(servers: usize, attached: usize, copies_min: usize, broken: Broken) -> House {
         let now = Time(1_000_000);
         let disks: Vec<Disk> = (0..servers).map(|_| Disk::default()).collect();
-        let start =
-            |(index, disk): (usize, &Disk)| Server::new(settings(index, copies_min), disk.clone(), now);
+        let start = |(index, disk): (usize, &Disk)| {
+            Server::new(settings(index, copies_min, broken), disk.clone(), now)
+        };
         let mut house = House {
             now,
             servers: disks.iter().enumerate().map(start).collect(),
@@ -232,7 +238,7 @@ pub fn manager() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 1))
 }
 
-fn settings(index: usize, copies_min: usize) -> ServerSettings {
+fn settings(index: usize, copies_min: usize, broken: Broken) -> ServerSettings {
     ServerSettings {
         id: server(index),
         previous: Vec::new(),
@@ -244,6 +250,6 @@ fn settings(index: usize, copies_min: usize) -> ServerSettings {
         keepalive_micros: 2_000_000,
         courteous: true,
         seat: None,
-        broken: Broken::default(),
+        broken,
     }
 }

@@ -2,8 +2,10 @@
 
 use super::house::{House, server, set};
 use bytes::Bytes;
+#[cfg(feature = "mutants")]
+use kumo_cluster::Mutation;
 use kumo_cluster::{
-    Answer, Clock, Kind, MemberState, Message, Operation, Record, Refusal, Reply, ServerInput, Stamp,
+    Answer, Broken, Clock, Kind, MemberState, Message, Operation, Record, Refusal, Reply, ServerInput, Stamp,
     StoreKey, key_hash,
 };
 
@@ -19,11 +21,27 @@ fn replace(data: &'static str) -> Operation {
     Operation::Replace { flags: 0, expiry: 0, data: Bytes::from_static(data.as_bytes()) }
 }
 
-/// The first server leads, then the second, then the first again. What the second answered without writing anything
-/// only it remembers.
 #[test]
 fn a_try_from_before_a_server_led_is_not_executed() {
-    let mut house = House::new(2, 2, 1);
+    let (mut house, told) = late_try(Broken::default());
+    let newest = house.space.number;
+    assert_eq!(told, Some(Answer::WrongSpace { newest }));
+    let key = house.keys_of(&[0, 1], 1).remove(0);
+    assert_eq!(value(house.ask(0, 3, 1, &key, Operation::Get)), "kept");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_late_try_that_is_executed_undoes_what_was_kept() {
+    let (mut house, _) = late_try(Broken(Some(Mutation::LateTryExecuted)));
+    let key = house.keys_of(&[0, 1], 1).remove(0);
+    assert_eq!(value(house.ask(0, 3, 1, &key, Operation::Get)), "late");
+}
+
+/// The first server leads, then the second, then the first again. What the second answered without writing anything
+/// only it remembers.
+fn late_try(broken: Broken) -> (House, Option<Answer>) {
+    let mut house = House::with_broken(2, 2, 1, broken);
     let key = house.keys_of(&[0, 1], 1).remove(0);
     let late = house.request(1, 1, &key, replace("late"));
     house.publish(|space| {
@@ -39,9 +57,8 @@ fn a_try_from_before_a_server_led_is_not_executed() {
     house.wait(100_000);
     house.send_request(0, late);
     house.settle();
-    let newest = house.space.number;
-    assert_eq!(house.answers.get(&1), Some(&Answer::WrongSpace { newest }));
-    assert_eq!(value(house.ask(0, 3, 1, &key, Operation::Get)), "kept");
+    let told = house.answers.get(&1).cloned();
+    (house, told)
 }
 
 /// A server that goes on leading takes what was sent before a change that does not concern it.
@@ -58,7 +75,19 @@ fn a_try_from_an_earlier_space_of_the_same_reign_is_executed() {
 
 #[test]
 fn a_frame_that_is_committed_is_not_stored_again() {
-    let mut house = House::new(3, 3, 1);
+    assert_eq!(shown_after_a_late_frame(Broken::default()), ["missing"; 3]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_committed_frame_that_is_stored_again_brings_back_what_was_deleted() {
+    let shown = shown_after_a_late_frame(Broken(Some(Mutation::CommittedTakenAgain)));
+    assert_eq!(shown, ["missing", "gone", "missing"]);
+}
+
+/// What each of three owners shows of a deleted key.
+fn shown_after_a_late_frame(broken: Broken) -> [String; 3] {
+    let mut house = House::with_broken(3, 3, 1, broken);
     let key = house.keys_of(&[0, 1, 2], 1).remove(0);
     assert!(matches!(house.ask(0, 1, 1, &key, set("gone")), Some(Answer::Reply(_))));
     assert!(matches!(house.ask(0, 2, 1, &key, Operation::Delete { unique: None }), Some(Answer::Reply(_))));
@@ -70,9 +99,7 @@ fn a_frame_that_is_committed_is_not_stored_again() {
     let late = Message::Replicate { epoch, seq: 1, watermark: 0, origin: None, key: key.clone(), record };
     house.step(1, ServerInput::Server(server(0), late));
     house.settle();
-    for reader in 0..3 {
-        assert_eq!(value(house.ask(reader, 3, 1, &key, Operation::Get)), "missing", "at {reader}");
-    }
+    [0, 1, 2].map(|reader| value(house.ask(reader, 3, 1, &key, Operation::Get)))
 }
 
 /// Answered or not: the next primary cannot know, and whoever reads the key must not wait for a server to return.
