@@ -97,11 +97,7 @@ impl Gateway {
             }
             GatewayInput::ServerUp(server) => self.server_up(now, server, effects),
             GatewayInput::ServerDown(server) => self.server_down(now, server, effects),
-            GatewayInput::Flush { ticket, prefix } => {
-                let until = now.plus_micros(self.settings.request_micros);
-                let space = self.route.as_ref().map(|route| &route.space);
-                self.flushes.begin((ticket, prefix), until, space, &self.links, effects);
-            }
+            GatewayInput::Flush { ticket, prefix } => self.flush(now, ticket, prefix, effects),
         }
         debug_assert!(self.slots.len() == 0 || self.deadline().is_some());
     }
@@ -137,8 +133,8 @@ impl Gateway {
             (Message::Answer { seq, answer }, Speaker::Server(server)) => {
                 self.answered(now, server, seq, answer, effects);
             }
-            (Message::Flushed { ticket }, Speaker::Server(server)) => {
-                self.flushes.flushed(server, ticket, effects);
+            (Message::Flushed { space, seq }, Speaker::Server(server)) => {
+                self.flush_done(server, space, seq, effects);
             }
             (Message::NewSpace { space }, _) => self.new_space(now, from, space, effects),
             (Message::WantSpace { above }, _) => self.want_space(from, above, effects),
@@ -210,7 +206,7 @@ impl Gateway {
         }
         let space = self.space_number();
         self.managers.timeout(now, space, effects);
-        self.flushes.timeout(now, effects);
+        self.flushes_timeout(now, effects);
     }
 
     /// The first of those that have waited for this long enough.

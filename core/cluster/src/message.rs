@@ -143,9 +143,11 @@ pub enum Refusal {
     Damaged,
     #[error("an answer to this request was already received")]
     Answered,
+    #[error("the key is too long")]
+    KeyTooLong,
 }
 
-/// A write that carries its request's id and reply along.
+/// A write that carries its request's id and reply along. The data of a value is in the record beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub id: RequestId,
@@ -189,6 +191,8 @@ pub struct Progress {
     pub bytes_sent: u64,
     /// Of the arcs still to be copied, estimated from what is stored.
     pub bytes_left: u64,
+    /// Records that the store cannot read: what they lie in is not copied, and the job waits for it.
+    pub unreadable: u64,
 }
 
 impl Progress {
@@ -210,6 +214,7 @@ impl Progress {
             sum.records_sent = sum.records_sent.saturating_add(one.records_sent);
             sum.bytes_sent = sum.bytes_sent.saturating_add(one.bytes_sent);
             sum.bytes_left = sum.bytes_left.saturating_add(one.bytes_left);
+            sum.unreadable = sum.unreadable.saturating_add(one.unreadable);
         }
         sum
     }
@@ -290,13 +295,16 @@ pub enum Message {
         answer: Answer,
     },
 
-    /// Delete everything that the receiver is primary of and that begins with that. (flush_all)
+    /// Delete everything that the receiver is primary of in that space and that begins with that. (flush_all)
     Flush {
-        ticket: u64,
+        space: SpaceNumber,
+        id: RequestId,
+        lowest_open: u64,
         prefix: Bytes,
     },
     Flushed {
-        ticket: u64,
+        space: SpaceNumber,
+        seq: u64,
     },
 
     // Primary and the others in A(k). `epoch` is the space in which the sender is primary.
@@ -507,13 +515,13 @@ wire_enum!(Answer {
     9 = Unknown,
     10 = Refused { reason },
 });
-wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5 = Answered });
+wire_enum!(Refusal { 1 = Full, 2 = FewCopies, 3 = GatewayExpired, 4 = Damaged, 5 = Answered, 6 = KeyTooLong });
 wire_struct!(Origin { id, lowest_open, reply });
 wire_struct!(Unsettled { key, record, origin });
 wire_struct!(Remembered { id, hash, reply });
 wire_enum!(Upto { 1 = Marked { upto }, 2 = Ids { upto } });
 
-wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left });
+wire_struct!(Progress { job, copies, copies_done, records_sent, bytes_sent, bytes_left, unreadable });
 wire_struct!(Alive {
     server,
     previous,
@@ -576,8 +584,8 @@ wire_enum!(Message {
     28 = Unwelcome { reason },
     29 = Backup { suffix },
     30 = BackedUp { suffix, path, error },
-    31 = Flush { ticket, prefix },
-    32 = Flushed { ticket },
+    31 = Flush { space, id, lowest_open, prefix },
+    32 = Flushed { space, seq },
     33 = CopyNarrow { job, range, last },
     34 = CopyIds { job, space, range, after, remembered, lowest_open },
     35 = CopyIdsStored { job, range, after },

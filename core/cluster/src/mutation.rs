@@ -36,6 +36,10 @@ pub enum Mutation {
     IdsNotCarried,
     /// A server back from its disk executes retries whose ids it has forgotten.
     NoIdFloor,
+    /// A try that was sent before this server led the key is executed.
+    LateTryExecuted,
+    /// A frame of a write that is committed already is stored again.
+    CommittedTakenAgain,
     /// A restarted process goes on under its old incarnation.
     RestartGoesOn,
     /// A new master does not wait until leases of the one before have run out.

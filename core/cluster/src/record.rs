@@ -45,9 +45,10 @@ pub struct Record {
 }
 
 impl Clock {
-    /// The next clock: above everything heard, and at the host's time if that is ahead.
+    /// The next clock: above everything heard, and at the host's time if that is ahead. Of a time beyond
+    /// `SECONDS_MAX` nothing is believed.
     pub fn after(heard: Clock, unix_seconds: u32) -> Clock {
-        Clock(heard.0.saturating_add(1).max(u64::from(unix_seconds) << 32))
+        Clock(heard.0.saturating_add(1).max(u64::from(unix_seconds.min(SECONDS_MAX)) << 32))
     }
 
     pub fn unix_seconds(self) -> u32 {
@@ -59,6 +60,10 @@ impl Clock {
         self.0 as u32
     }
 }
+
+/// The latest time that a stamp takes from a host's clock, some hours before the 32 bits end in 2106. A host whose clock
+/// is out of its mind makes stamps of that time, and 2^47 of them, and all that follow on other hosts, still grow.
+const SECONDS_MAX: u32 = u32::MAX - (1 << 15);
 
 number!(SpaceNumber Clock);
 wire_struct!(Stamp { space, clock });
@@ -101,6 +106,16 @@ mod tests {
         let behind = Clock::after(ahead, 10);
         assert!(behind > ahead);
         assert_eq!((behind.unix_seconds(), behind.counter()), (1000, 1));
+    }
+
+    #[test]
+    fn a_clock_out_of_its_mind_leaves_room_above() {
+        let mad = Clock::after(Clock(0), u32::MAX);
+        let later = Clock(mad.0 + (1 << 46));
+        for heard in [mad, later] {
+            assert!(Clock::after(heard, u32::MAX) > heard, "{heard:?}");
+        }
+        assert_eq!(Clock::after(mad, u32::MAX).0, mad.0 + 1);
     }
 
     #[test]

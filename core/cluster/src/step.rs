@@ -96,6 +96,12 @@ pub enum ServerNote {
     },
     /// Whether the disk has no space left.
     Full(bool),
+    /// A server was given up before it had acknowledged a write: that has a copy less.
+    Unreplicated {
+        to: SocketAddr,
+        key: Bytes,
+        record: crate::Record,
+    },
     /// Managers of another cell handed in a space, and it was ignored.
     Stranger {
         cluster: CellId,

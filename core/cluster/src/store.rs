@@ -90,6 +90,9 @@ pub trait Store {
     fn usage(&self) -> Usage;
 }
 
+/// Longest key that every store takes. Memcached's are shorter; a gateway may put a prefix before them.
+pub(crate) const KEY_BYTES_MAX: usize = 4096;
+
 wire_struct!(StoreKey { hash, key });
 wire_struct!(Garbage { bytes, age_seconds, held });
 wire_struct!(Usage { items, tombstones, live_bytes, file_bytes });

@@ -131,7 +131,15 @@ fn remembered() -> Vec<Remembered> {
 }
 
 fn progress() -> Progress {
-    Progress { job: SpaceNumber(4), copies: 3, copies_done: 2, records_sent: 5, bytes_sent: 6, bytes_left: 7 }
+    Progress {
+        job: SpaceNumber(4),
+        copies: 3,
+        copies_done: 2,
+        records_sent: 5,
+        bytes_sent: 6,
+        bytes_left: 7,
+        unreadable: 8,
+    }
 }
 
 fn usage() -> Usage {
@@ -201,8 +209,8 @@ fn messages() -> Vec<Message> {
     messages.extend([
         Message::NewSpace { space: space() },
         Message::WantSpace { above: number },
-        Message::Flush { ticket, prefix: Bytes::from_static(b"app:") },
-        Message::Flushed { ticket },
+        Message::Flush { space: number, id: id(), lowest_open: 3, prefix: Bytes::from_static(b"app:") },
+        Message::Flushed { space: number, seq: 9 },
         Message::Replicate {
             epoch: number,
             seq: 1,

@@ -26,6 +26,8 @@ pub(super) struct Call {
     pub pauses: u8,
     /// Which reader is next, for a get.
     pub turn: u8,
+    /// A write, and the connection of a try was lost before the answer came.
+    pub adrift: bool,
     pub stands: Stands,
     pub wait: Wait,
     /// When that ends.
@@ -63,6 +65,7 @@ impl Call {
             failures: 0,
             pauses: 0,
             turn: 0,
+            adrift: false,
             stands: Stands::Unplaced,
             wait: Wait::Place,
             until: Time(u64::MAX),
@@ -78,6 +81,11 @@ impl Call {
     /// Asked elsewhere it may be answered sooner. A write knows no elsewhere.
     pub fn next_reader(&mut self) {
         self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// Whoever was asked is out of reach.
+    pub fn lost_sight(&mut self) {
+        self.adrift |= !self.is_get();
     }
 
     /// It may have been, or may yet be, executed under its present id.

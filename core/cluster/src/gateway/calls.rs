@@ -29,6 +29,7 @@ impl Gateway {
         if self.id().is_none() || self.route.is_none() {
             return;
         }
+        self.place_flushes(effects);
         while let Some(slot) = self.slots.first(Wait::Place) {
             let call = self.slots.get_mut(slot);
             call.seq = self.window.open(slot);
@@ -56,8 +57,8 @@ impl Gateway {
                 call.stands = Stands::Held;
                 self.begin_try(now, slot);
             }
-            Choice::Lost => self.close(slot, Err(GatewayError::AllLost), effects),
-            Choice::Nobody => self.close(slot, Err(GatewayError::NoServers), effects),
+            Choice::Lost => self.turned_down(slot, GatewayError::AllLost, effects),
+            Choice::Nobody => self.turned_down(slot, GatewayError::NoServers, effects),
         }
     }
 
@@ -69,8 +70,13 @@ impl Gateway {
         answer: Answer,
         effects: &mut Vec<GatewayEffect>,
     ) {
-        // Answered or given up already.
-        let Some(slot) = self.window.find(seq) else { return };
+        let Some(slot) = self.window.find(seq) else {
+            // Answered or given up already, if it is no flush.
+            if let Some(ticket) = self.flushes.find(seq) {
+                self.flush_answered(now, from, ticket, &answer, effects);
+            }
+            return;
+        };
         match answer {
             // Final wherever it comes from: the id is remembered with it.
             Answer::Reply(_) => self.close(slot, Ok(answer), effects),
@@ -119,6 +125,13 @@ impl Gateway {
             self.close(slot, Err(error), effects);
         }
         goes_on
+    }
+
+    /// Nobody will execute it now, for that reason. But a try that nobody answered may have been executed, or may be yet:
+    /// then nobody knows.
+    fn turned_down(&mut self, slot: u32, error: GatewayError, effects: &mut Vec<GatewayEffect>) {
+        let error = if self.slots.get(slot).adrift { GatewayError::Unknown } else { error };
+        self.close(slot, Err(error), effects);
     }
 
     fn is_busy(&self, bytes: usize) -> bool {
@@ -196,8 +209,8 @@ impl Gateway {
                 self.send(now, slot, effects);
             }
             Refusal::Answered => self.close(slot, Err(GatewayError::Unknown), effects),
-            Refusal::Full | Refusal::FewCopies | Refusal::Damaged => {
-                self.close(slot, Err(GatewayError::Refused(reason)), effects);
+            Refusal::Full | Refusal::FewCopies | Refusal::Damaged | Refusal::KeyTooLong => {
+                self.turned_down(slot, GatewayError::Refused(reason), effects);
             }
         }
     }

@@ -39,6 +39,11 @@ impl Route {
         space.rhs.iter().chain(&space.whs).copied().filter(acts).map(|index| space.server(index))
     }
 
+    /// Every key has somebody who orders it.
+    pub fn is_whole(&self) -> bool {
+        self.table.arcs().iter().all(|arc| arc.primary().is_some())
+    }
+
     pub fn set_up(&mut self, server: ServerId, up: bool) -> Option<u16> {
         let index = self.space.index_of(server)?;
         self.up[usize::from(index)] = up;

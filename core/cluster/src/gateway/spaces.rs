@@ -24,7 +24,6 @@ impl Gateway {
             return self.stranger(from, &space, effects);
         }
         if self.route.is_none() || space.number > self.space_number() {
-            self.flushes.broken(None, effects);
             self.adopt(now, space, effects);
         }
     }
@@ -78,15 +77,21 @@ impl Gateway {
                 self.send(now, slot, effects);
             }
         }
+        self.send_flushes(effects);
     }
 
     pub(super) fn server_down(&mut self, now: Time, server: ServerId, effects: &mut Vec<GatewayEffect>) {
         let Some(link) = self.links.get_mut(&server) else { return };
         *link = false;
-        self.flushes.broken(Some(server), effects);
+        self.flushes.server_down(server);
         let Some(index) = self.route.as_mut().and_then(|route| route.set_up(server, false)) else { return };
         for slot in self.window.slots() {
-            if self.slots.get(slot).stands == Stands::Asked(index) && self.failed(now, slot, effects) {
+            let call = self.slots.get_mut(slot);
+            if call.stands != Stands::Asked(index) {
+                continue;
+            }
+            call.lost_sight();
+            if self.failed(now, slot, effects) {
                 self.send(now, slot, effects);
             }
         }
@@ -97,6 +102,7 @@ impl Gateway {
     pub(super) fn expired(&mut self, now: Time, effects: &mut Vec<GatewayEffect>) {
         let Some(gateway) = self.managers.expired() else { return };
         effects.push(GatewayEffect::Note(GatewayNote::Expired { gateway }));
+        self.flushes_expired(effects);
         for slot in self.window.slots() {
             let call = self.slots.get_mut(slot);
             if call.in_doubt() {
@@ -136,6 +142,7 @@ impl Gateway {
         if let Some(before) = before {
             self.reroute(now, &before, effects);
         }
+        self.restart_flushes(effects);
         self.place(now, effects);
     }
 
@@ -170,10 +177,14 @@ impl Gateway {
             let still = asked
                 .and_then(|server| route.space.index_of(server))
                 .filter(|&index| route.is_up(index) && (!call.is_get() || route.reads(call, index)));
-            match still {
-                Some(index) => call.stands = Stands::Asked(index),
-                None => self.send(now, slot, effects),
+            if let Some(index) = still {
+                call.stands = Stands::Asked(index);
+                continue;
             }
+            if asked.is_some() {
+                call.lost_sight();
+            }
+            self.send(now, slot, effects);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Seqs are handed out one after the other, so those from the lowest open one on are a queue of slots: finding
 /// one is an index, and closing the lowest moves the front.
 pub(super) struct Window {
-    /// [`NONE`]: that seq is closed. The front never is.
+    /// [`NONE`]: that seq is closed. The front never is. [`RESERVED`]: it is open, and of no slot.
     slots: VecDeque<u32>,
     lowest: u64,
 }
@@ -23,6 +23,11 @@ impl Window {
         seq
     }
 
+    /// The next seq, for something that is no call.
+    pub fn reserve(&mut self) -> u64 {
+        self.open(RESERVED)
+    }
+
     pub fn close(&mut self, seq: u64) {
         if let Some(slot) = seq.checked_sub(self.lowest).and_then(|at| self.slots.get_mut(at as usize)) {
             *slot = NONE;
@@ -35,7 +40,7 @@ impl Window {
 
     pub fn find(&self, seq: u64) -> Option<u32> {
         let at = usize::try_from(seq.checked_sub(self.lowest)?).ok()?;
-        self.slots.get(at).copied().filter(|&slot| slot != NONE)
+        self.slots.get(at).copied().filter(is_slot)
     }
 
     /// Every seq below is closed; when all are, it is the next one.
@@ -50,9 +55,16 @@ impl Window {
 
     /// The slots of the open seqs, in the order of these.
     pub fn slots(&self) -> Vec<u32> {
-        self.slots.iter().copied().filter(|&slot| slot != NONE).collect()
+        self.slots.iter().copied().filter(is_slot).collect()
     }
 }
+
+fn is_slot(slot: &u32) -> bool {
+    *slot != NONE && *slot != RESERVED
+}
+
+/// In the place of a slot. There are never so many.
+const RESERVED: u32 = NONE - 1;
 
 #[cfg(test)]
 mod tests {
@@ -72,5 +84,10 @@ mod tests {
         window.close(3);
         assert_eq!((window.lowest_open(), window.span(), window.open(5)), (4, 0, 4));
         assert_eq!([0, 3, 5, u64::MAX].map(|seq| window.find(seq)), [None; 4]);
+        assert_eq!((window.reserve(), window.find(5), window.slots()), (5, None, vec![5]));
+        window.close(4);
+        assert_eq!(window.lowest_open(), 5, "what is reserved is open");
+        window.close(5);
+        assert_eq!(window.lowest_open(), 6);
     }
 }

@@ -272,12 +272,19 @@ impl Manager {
         }
         let space = cluster.space();
         let mut results = BTreeMap::new();
-        for heard in self.peers.connected().filter(|heard| acts(space, heard.alive.server)) {
-            let Some(to) = heard.connection else { continue };
-            results.insert(heard.alive.server, None);
+        // What counts is what is read: who only catches up has a part of it, and who has left may have anything.
+        let readers = space.rhs.iter().map(|&index| space.server(index));
+        for server in readers.filter(|&server| acts(space, server)) {
+            let connection = self.peers.heard(&server).and_then(|heard| heard.connection);
+            let Some(to) = connection else {
+                let error = Some("the server is not connected".to_owned());
+                results.insert(server, Some(BackupResult { server: server.address, path: None, error }));
+                continue;
+            };
+            results.insert(server, None);
             effects.push(ManagerEffect::Send(to, Message::Backup { suffix: suffix.clone() }));
         }
-        if results.is_empty() {
+        if results.values().all(Option::is_some) {
             return refused("no attached server is connected".to_owned());
         }
         let until = now.plus_micros(BACKUP_MICROS);

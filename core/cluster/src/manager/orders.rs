@@ -67,6 +67,9 @@ impl Manager {
             ControlRequest::Pause => Ok(Order::Pause),
             ControlRequest::Resume => Ok(Order::Resume),
             ControlRequest::Cancel => Ok(Order::Cancel),
+            ControlRequest::Rate { bytes } if (1..RATE_BYTES_MIN).contains(bytes) => Err(Hindrance::Refused(
+                format!("a rate is at least {RATE_BYTES_MIN} bytes a second; 0: no limit"),
+            )),
             ControlRequest::Rate { bytes } => Ok(Order::Rate { bytes: *bytes }),
             ControlRequest::Stat
             | ControlRequest::Plan { .. }
@@ -250,6 +253,9 @@ fn has_returned(space: &Space) -> bool {
 fn addresses(servers: &[ServerId]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
 }
+
+/// A server counts what it may send twenty times a second: of less it never gets a byte.
+const RATE_BYTES_MIN: u64 = 20;
 
 /// The first ring is made without a copy: what one of them has would be missing at the others.
 const DIFFERENT: &str = "the servers' stores differ, and nothing is attached yet: attach the one whose store counts \

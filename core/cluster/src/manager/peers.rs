@@ -3,7 +3,7 @@
 use super::state::Manager;
 use crate::{
     Alive, Cluster, MEMBERS_MAX, ManagerEffect, ManagerNote, ManagerSettings, Message, ServerId, Space,
-    SpaceNumber,
+    SpaceNumber, Usage,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -22,7 +22,8 @@ pub(super) struct Peers {
     newcomers: BTreeMap<ConnectionId, Newcomer>,
     /// Silence after which a connection is as good as closed.
     silence_micros: u64,
-    clock_interval_micros: u64,
+    /// Who speaks for so long after another came with its address is alive.
+    speaks_on_micros: u64,
 }
 
 struct Connection {
@@ -65,7 +66,7 @@ impl Peers {
             addresses: BTreeMap::new(),
             newcomers: BTreeMap::new(),
             silence_micros: steps.max(1).saturating_mul(settings.clock_interval_micros),
-            clock_interval_micros: settings.clock_interval_micros,
+            speaks_on_micros: settings.clock_interval_micros.max(SPEAKS_ON_MICROS),
         }
     }
 
@@ -120,7 +121,8 @@ impl Peers {
     /// What these lives hold, if it is not the same; told by its size.
     pub fn differ(&self, lives: &[ServerId]) -> bool {
         let heard = lives.iter().filter_map(|life| self.servers.get(life));
-        let mut sizes = heard.map(|heard| (heard.alive.usage.items, heard.alive.usage.tombstones));
+        let size = |usage: Usage| (usage.items, usage.tombstones, usage.live_bytes);
+        let mut sizes = heard.map(|heard| size(heard.alive.usage));
         sizes.next().is_some_and(|first| sizes.any(|other| other != first))
     }
 
@@ -365,7 +367,7 @@ impl Manager {
             };
             let succeeds = newcomer.alive.previous.contains(&first.alive.server.incarnation);
             // What was under way when the newcomer came proves nothing.
-            if !succeeds && first.at.since(newcomer.since) > self.peers.clock_interval_micros {
+            if !succeeds && first.at.since(newcomer.since) > self.peers.speaks_on_micros {
                 let reason = format!("another server process is alive with the address {address}");
                 self.peers.refuse(connection, address, reason, effects);
             } else if succeeds || now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
@@ -408,6 +410,10 @@ fn objection(alive: &Alive, space: &Space) -> Option<String> {
 
 /// Servers connected at once. More than can be attached, since some wait for it.
 const SERVERS_MAX: usize = 2 * MEMBERS_MAX;
+
+/// What a process that ended has sent may arrive for so long after the one that takes its place. With a short
+/// `--clock-interval` the new one would be turned away for it, and end.
+const SPEAKS_ON_MICROS: u64 = 1_000_000;
 
 /// A space that seems not to have arrived is sent again after this.
 const SPACE_AGAIN_MICROS: u64 = 1_000_000;

@@ -13,6 +13,7 @@ use crate::{
 };
 use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 impl<S: Store> Server<S> {
     pub(super) fn adopt(&mut self, now: Time, space: Space, effects: &mut Vec<ServerEffect>) {
@@ -66,7 +67,7 @@ impl<S: Store> Server<S> {
             |gateway| space.expired(gateway)
         });
         self.reads_restart(now, effects);
-        self.flushes_broken();
+        self.flushes_broken(effects);
         self.announce(effects);
         self.send_kept(now, kept, effects);
         self.begin_settlement(now, effects);
@@ -194,10 +195,16 @@ impl<S: Store> Server<S> {
     ) -> BTreeMap<StoreKey, Pending> {
         let Some(before) = before else { return BTreeMap::new() };
         let mut kept = BTreeMap::new();
+        let mut room = UNREPLICATED_MAX;
         for (key, mut pending) in self.pending.take() {
             let piece = world.piece(key.hash);
             let arc = world.arc(piece);
             if piece.state == State::Normal && world.is_primary(arc) {
+                for to in given_up(before, world, &pending).take(room) {
+                    room -= 1;
+                    let (key, record) = (key.key.clone(), pending.record.clone());
+                    effects.push(ServerEffect::Note(ServerNote::Unreplicated { to, key, record }));
+                }
                 self.recount(before, world, &key, &mut pending);
                 kept.insert(key, pending);
                 continue;
@@ -276,6 +283,19 @@ impl<S: Store> Server<S> {
         }
     }
 }
+
+/// Who has not acknowledged the write, and is lost in the new space.
+fn given_up(before: &World, world: &World, pending: &Pending) -> impl Iterator<Item = SocketAddr> {
+    let waiting = pending.waiting.as_slice().iter().map(|&one| before.space.server(one));
+    let is_lost = |id: &ServerId| match world.space.index_of(*id) {
+        Some(index) => matches!(world.space.member(index).state, MemberState::Fault { .. }),
+        None => false,
+    };
+    waiting.filter(is_lost).map(|id| id.address)
+}
+
+/// Writes that are noted by one change of the space. A server that is lost under load may leave very many.
+const UNREPLICATED_MAX: usize = 256;
 
 /// Records dropped in one step.
 const DROP_COUNT: usize = 256;

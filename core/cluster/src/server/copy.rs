@@ -2,14 +2,13 @@
 //! A full replace compares the owners there are, and repairs by writing again. (Rule 15)
 
 use super::Server;
-use super::catching::{Held, digest};
-use super::judge::{Content, Says};
+use super::catching::digest;
 use super::pace::work_of;
 use super::pendings::Pending;
 use super::world::State;
 use crate::{
-    Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Record, Remembered, RequestId,
-    ServerEffect, ServerId, ServerNote, SpaceNumber, Stamp, Store, StoreKey,
+    Arc, Head, KeyHash, Kind, Message, Mutation, Progress, Range, Remembered, RequestId, ServerEffect,
+    ServerId, ServerNote, SpaceNumber, Stamp, Store, StoreKey,
 };
 use bytes::Bytes;
 use kumo_paxos::Time;
@@ -18,18 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// This server's part in the replace that is under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Copies {
-    job: SpaceNumber,
+    pub(super) job: SpaceNumber,
     list: Vec<Copy>,
     /// Index of the first that may not be done.
     next: usize,
-    records_sent: u64,
-    bytes_sent: u64,
+    pub(super) records_sent: u64,
+    pub(super) bytes_sent: u64,
+    /// Records that could not be read when their bucket was, and were noted.
+    pub(super) unreadable: BTreeSet<StoreKey>,
     reported: bool,
 }
 
 /// One arc for one server.
 #[derive(Clone, Debug)]
-struct Copy {
+pub(super) struct Copy {
     to: ServerId,
     range: Range,
     /// How far the ids of the arc were copied. They come first: a write that is committed later brings its own.
@@ -41,7 +42,7 @@ struct Copy {
     /// Asked or sent, and not answered.
     bucket: Option<Bucket>,
     /// Writes that were under way when their bucket was read: the arc is done when they are committed.
-    waits: BTreeMap<StoreKey, Stamp>,
+    pub(super) waits: BTreeMap<StoreKey, Stamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,8 @@ impl Copy {
 impl Copies {
     pub fn new() -> Copies {
         let (job, list) = (SpaceNumber(0), Vec::new());
-        Copies { job, list, next: 0, records_sent: 0, bytes_sent: 0, reported: true }
+        let unreadable = BTreeSet::new();
+        Copies { job, list, next: 0, records_sent: 0, bytes_sent: 0, unreadable, reported: true }
     }
 
     pub fn progress(&self) -> Progress {
@@ -101,6 +103,7 @@ impl Copies {
             records_sent: self.records_sent,
             bytes_sent: self.bytes_sent,
             bytes_left: each * (copies - done),
+            unreadable: self.unreadable.len() as u64,
         }
     }
 
@@ -113,7 +116,7 @@ impl Copies {
         }
     }
 
-    fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
+    pub(super) fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
         self.list.iter_mut().find(|copy| copy.is_at(to, range))
     }
 }
@@ -289,8 +292,16 @@ impl<S: Store> Server<S> {
         // Not beyond the piece: the next one may still be settling.
         let last = copy.range.last.min(world.piece(cursor).range.last);
         let last = copy.narrow.filter(|narrow| *narrow >= cursor).map_or(last, |narrow| last.min(narrow));
-        let Ok((range, heads)) = self.bucket(Range { first: cursor, last }) else { return false };
         let (job, space, to) = (self.copies.job, world.number(), copy.to);
+        let (range, heads) = match self.bucket(Range { first: cursor, last }) {
+            Ok(bucket) => bucket,
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                // Again after a while.
+                self.sent(now, at, Range { first: cursor, last }, 0);
+                return false;
+            }
+        };
         let pending = self.pending_in(range).next().is_some();
         let is_comer =
             world.space.index_of(to).is_some_and(|to| world.table.arc(cursor).comers.contains(&to));
@@ -379,12 +390,20 @@ impl<S: Store> Server<S> {
             if self.pending.contains_key(&key) {
                 continue;
             }
-            let Ok(found) = self.store.get(key.hash, &key.key) else { return false };
-            if let Some(record) = found {
-                bytes += (record.data.len() + key.key.len()) as u64;
-                records.push((key, record));
+            match self.store.get(key.hash, &key.key) {
+                Ok(Some(record)) => {
+                    bytes += (record.data.len() + key.key.len()) as u64;
+                    records.push((key, record));
+                }
+                Ok(None) => {}
+                // The bucket's time runs out, and it is tried again: with a part missing it is no copy.
+                Err(fault) => {
+                    self.unreadable(key, &fault, effects);
+                    return false;
+                }
             }
         }
+        self.copies.unreadable.retain(|key| !range.contains(key.hash));
         let Some(world) = &self.world else { return false };
         let (job, space) = (self.copies.job, world.number());
         self.copies.records_sent += records.len() as u64;
@@ -495,70 +514,6 @@ impl<S: Store> Server<S> {
 
     /// Not now: the bucket's time runs out, and it is tried again.
     pub(super) fn copy_later(&mut self, _from: ServerId, _job: SpaceNumber, _range: Range) {}
-
-    /// A full replace found an owner that holds something else: every key that differs is written again, by the
-    /// ordinary way of a write.
-    pub(super) fn copy_heads(
-        &mut self,
-        now: Time,
-        from: ServerId,
-        job: SpaceNumber,
-        range: Range,
-        theirs: Vec<(StoreKey, Stamp)>,
-        effects: &mut Vec<ServerEffect>,
-    ) {
-        if job != self.copies.job || self.copies.find(from, range).is_none() {
-            return;
-        }
-        let normal = self.world.as_ref().is_some_and(|world| world.all_normal(range));
-        // Too much is under way, or was written meanwhile: the bucket's time runs out, and it is tried again.
-        let busy = self.pending.is_full() || self.links.iter().any(|link| link.is_busy());
-        let Ok(Held::All(mine)) = self.held(range) else { return };
-        if !normal || busy {
-            return;
-        }
-        let mut theirs: BTreeMap<StoreKey, Stamp> = theirs.into_iter().collect();
-        let mut differing = Vec::new();
-        for (key, head) in mine.into_iter().filter(|(_, head)| head.kind == Kind::Value) {
-            if theirs.remove(&key) != Some(head.stamp) {
-                differing.push(key);
-            }
-        }
-        differing.extend(theirs.into_keys().filter(|key| range.contains(key.hash)));
-        for key in differing {
-            self.write_again(now, key.clone(), effects);
-            let pending = self.pending.get(&key).map(|pending| pending.record.stamp);
-            if let (Some(stamp), Some(copy)) = (pending, self.copies.find(from, range)) {
-                copy.waits.insert(key, stamp);
-            }
-        }
-        self.copy_stored(now, from, job, range, effects);
-    }
-
-    /// The key as it is, or its absence, under a new stamp to all owners.
-    fn write_again(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
-        if self.pending.contains_key(&key) {
-            return;
-        }
-        let Ok(found) = self.store.get(key.hash, &key.key) else { return };
-        let content = match &found {
-            Some(Record { kind: Kind::Value, flags, expiry, data, .. }) => Content {
-                kind: Kind::Value,
-                flags: *flags,
-                expiry: *expiry,
-                data: data.clone(),
-                says: Says::Done,
-            },
-            _none => {
-                Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done }
-            }
-        };
-        let head = self.store.head(key.hash, &key.key).ok().flatten();
-        let record = self.stamped(head.as_ref(), &content);
-        self.copies.records_sent += 1;
-        self.copies.bytes_sent += record.data.len() as u64;
-        self.begin(now, key, Pending::new(record, None), effects);
-    }
 }
 
 impl Copy {

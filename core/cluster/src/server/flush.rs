@@ -1,29 +1,52 @@
-//! flush_all at a server: tombstones for all values with that prefix that it is primary of and that were there when it
-//! was asked.
+//! [`Flushes`]: flush_all at a server: tombstones for all values with that prefix that it is primary of.
+//!
+//! A key is flushed when the walk through the store reaches it, behind the write that is under way there: so every
+//! write of the key is before the flush or after it, also one that builds on the value before.
 
 use super::Server;
+use super::ids::Known;
 use super::judge::{Content, Says};
 use super::pendings::Pending;
 use super::world::State;
-use crate::{KeyHash, Kind, Message, ServerEffect, SpaceNumber, Stamp, Store, StoreKey};
+use crate::{Answer, KeyHash, Kind, Message, Refusal, RequestId, ServerEffect, SpaceNumber, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+/// What is flushed in this space, and was.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flushes {
+    /// In the order they came; the first is carried out.
+    open: VecDeque<Flush>,
+    /// Those that are done, until their gateway has all answers: a try that comes late is not carried out again.
+    done: BTreeSet<RequestId>,
+}
 
 /// A flush under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Flush {
+struct Flush {
     to: ConnectionId,
-    ticket: u64,
+    id: RequestId,
     /// Of the keys: a gateway that puts one before every key deletes nobody else's.
     prefix: Bytes,
-    /// What is stamped above was written later.
-    upto: Stamp,
     after: Option<StoreKey>,
     ended: bool,
+    /// Keys with a write under way, to be flushed behind it.
+    behind: BTreeSet<StoreKey>,
     /// Tombstones that are not committed yet.
     open: BTreeSet<StoreKey>,
+    /// It cannot be done.
+    refusal: Option<Refusal>,
+}
+
+impl Flushes {
+    /// What was under way for that key is committed.
+    pub fn committed(&mut self, key: &StoreKey) {
+        for flush in &mut self.open {
+            flush.open.remove(key);
+        }
+    }
 }
 
 impl<S: Store> Server<S> {
@@ -31,83 +54,164 @@ impl<S: Store> Server<S> {
         &mut self,
         now: Time,
         to: ConnectionId,
-        ticket: u64,
-        prefix: Bytes,
+        message: Message,
         effects: &mut Vec<ServerEffect>,
     ) {
-        if self.flushes.len() >= FLUSHES_MAX {
+        let Message::Flush { space, id, lowest_open, prefix } = message else { return };
+        let number = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        if space > number {
+            effects.push(ServerEffect::Gateway(to, Message::WantSpace { above: number }));
+            return self.answer(to, id.seq, Answer::Wait, effects);
+        }
+        if space < number {
+            // Others may order the keys that were meant.
+            return self.wrong_space(to, space, id.seq, effects);
+        }
+        if self.gateway_expired(id.gateway) {
+            let reason = Refusal::GatewayExpired;
+            return self.answer(to, id.seq, Answer::Refused { reason }, effects);
+        }
+        self.ids.close(id.gateway, lowest_open);
+        if matches!(self.ids.look(id), Known::Closed) {
+            let reason = Refusal::Answered;
+            return self.answer(to, id.seq, Answer::Refused { reason }, effects);
+        }
+        if self.flushes.done.contains(&id) {
+            effects.push(ServerEffect::Gateway(to, Message::Flushed { space, seq: id.seq }));
             return;
         }
-        let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
-        let upto = Stamp { space, clock: self.clock };
-        let flush = Flush { to, ticket, prefix, upto, after: None, ended: false, open: BTreeSet::new() };
-        self.flushes.push(flush);
+        if let Some(flush) = self.flushes.open.iter_mut().find(|flush| flush.id == id) {
+            flush.to = to;
+            return;
+        }
+        self.forget_flushes();
+        if self.flushes.open.len() >= FLUSHES_MAX || self.flushes.done.len() >= DONE_MAX {
+            return self.answer(to, id.seq, Answer::Wait, effects);
+        }
+        let (behind, open) = (BTreeSet::new(), BTreeSet::new());
+        let flush = Flush { to, id, prefix, after: None, ended: false, behind, open, refusal: None };
+        self.flushes.open.push_back(flush);
         self.flush_more(now, effects);
     }
 
-    /// In a new space others may own what was to be flushed: whoever asked is told by its own hash space.
-    pub(super) fn flushes_broken(&mut self) {
-        self.flushes.clear();
+    /// Those that their gateway knows to be done cannot come again: their numbers are closed.
+    fn forget_flushes(&mut self) {
+        let ids = &self.ids;
+        self.flushes.done.retain(|&id| !matches!(ids.look(id), Known::Closed));
     }
 
-    pub(super) fn flush_committed(&mut self, key: &StoreKey) {
-        for flush in &mut self.flushes {
-            flush.open.remove(key);
+    /// In a new space others may own what was to be flushed: it begins anew there. What was done in the one before is
+    /// done no more, and whatever is still on its way names that one.
+    pub(super) fn flushes_broken(&mut self, effects: &mut Vec<ServerEffect>) {
+        let newest = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        for flush in std::mem::take(&mut self.flushes).open {
+            self.answer(flush.to, flush.id.seq, Answer::WrongSpace { newest }, effects);
         }
     }
 
-    /// A stretch of the store for the first flush; then those that are done are answered.
+    /// A stretch of the store for the first flush; then it is answered, if it is done.
     pub(super) fn flush_more(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
-        if self.flushes.first().is_some_and(|flush| !flush.ended) {
-            let mut flush = self.flushes.remove(0);
-            self.flush_stretch(now, &mut flush, effects);
-            if !flush.ended {
-                self.tick_at = now.plus_micros(PAUSE_MICROS);
-            }
-            self.flushes.insert(0, flush);
+        if self.flushes.open.front().is_some_and(|flush| !flush.ended && flush.refusal.is_none()) {
+            self.flush_stretch(now, effects);
         }
-        self.flushes.retain_mut(|flush| {
-            flush.open.retain(|key| self.pending.contains_key(key));
-            let done = flush.ended && flush.open.is_empty();
-            if done {
-                effects.push(ServerEffect::Gateway(flush.to, Message::Flushed { ticket: flush.ticket }));
-            }
-            !done
-        });
+        let over = |flush: &Flush| {
+            let done = flush.ended && flush.open.is_empty() && flush.behind.is_empty();
+            done || flush.refusal.is_some()
+        };
+        if let Some(flush) = self.flushes.open.pop_front_if(|flush| over(flush)) {
+            self.flush_over(&flush, effects);
+        }
+        if self.flushes.open.front().is_some_and(|flush| !flush.ended) {
+            self.tick_at = self.tick_at.min(now.plus_micros(PAUSE_MICROS));
+        }
     }
 
-    fn flush_stretch(&mut self, now: Time, flush: &mut Flush, effects: &mut Vec<ServerEffect>) {
-        let first = flush.after.as_ref().map_or(KeyHash(0), |key| key.hash);
-        let Ok(found) = self.store.scan(first, KeyHash(u64::MAX), flush.after.as_ref(), STRETCH) else {
-            return;
+    fn flush_over(&mut self, flush: &Flush, effects: &mut Vec<ServerEffect>) {
+        let seq = flush.id.seq;
+        if let Some(reason) = flush.refusal {
+            return self.answer(flush.to, seq, Answer::Refused { reason }, effects);
+        }
+        let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
+        self.flushes.done.insert(flush.id);
+        effects.push(ServerEffect::Gateway(flush.to, Message::Flushed { space, seq }));
+    }
+
+    fn flush_stretch(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let Some(flush) = self.flushes.open.front() else { return };
+        let (after, prefix) = (flush.after.clone(), flush.prefix.clone());
+        let first = after.as_ref().map_or(KeyHash(0), |key| key.hash);
+        let found = match self.store.scan(first, KeyHash(u64::MAX), after.as_ref(), STRETCH) {
+            Ok(found) => found,
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                return self.flush_refused(Refusal::Damaged);
+            }
         };
-        flush.ended = found.len() < STRETCH;
+        let ended = found.len() < STRETCH;
         for (key, head) in found {
             let Some(world) = &self.world else { return };
             let piece = world.piece(key.hash);
-            let primary = world.is_primary(world.arc(piece));
-            if primary && (piece.state == State::Settling || self.is_busy(&key)) {
+            let mine = world.is_primary(world.arc(piece)) && key.key.starts_with(&prefix);
+            if mine && (piece.state != State::Normal || self.is_busy(&key)) {
                 // What it holds is not known yet, or too much is under way: on from here in a later turn.
-                flush.ended = false;
                 return;
             }
-            flush.after = Some(key.clone());
-            let mine = piece.state == State::Normal && primary && key.key.starts_with(&flush.prefix);
-            if !mine || head.kind != Kind::Value || head.stamp > flush.upto || self.pending.contains_key(&key)
-            {
-                continue;
+            if mine && head.kind == Kind::Value && self.is_without_room(&key) {
+                return self.flush_refused(Refusal::Full);
             }
-            let content =
-                Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
-            let record = self.stamped(Some(&head), &content);
-            flush.open.insert(key.clone());
-            self.begin(now, key, Pending::new(record, None), effects);
+            let Some(flush) = self.flushes.open.front_mut() else { return };
+            flush.after = Some(key.clone());
+            if mine && self.pending.contains_key(&key) {
+                flush.behind.insert(key);
+            } else if mine {
+                flush.open.insert(key.clone());
+                self.flush_key(now, key, effects);
+            }
         }
+        if let Some(flush) = self.flushes.open.front_mut() {
+            flush.ended = ended;
+        }
+    }
+
+    fn flush_refused(&mut self, reason: Refusal) {
+        if let Some(flush) = self.flushes.open.front_mut() {
+            flush.refusal = Some(reason);
+        }
+    }
+
+    /// The write of that key that a flush stood behind is committed: the flush comes before all that wait.
+    pub(super) fn flush_behind(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+        let Some(flush) = self.flushes.open.iter_mut().find(|flush| flush.behind.contains(key)) else {
+            return;
+        };
+        flush.behind.remove(key);
+        flush.open.insert(key.clone());
+        self.flush_key(now, key.clone(), effects);
+    }
+
+    /// A tombstone, if there is a value. Nothing is under way for the key.
+    fn flush_key(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
+        let head = match self.store.head(key.hash, &key.key) {
+            Ok(Some(head)) if head.kind == Kind::Value => head,
+            Ok(_) => return self.flushes.committed(&key),
+            Err(fault) => {
+                self.store_fault(&fault, effects);
+                self.flushes.committed(&key);
+                return self.flush_refused(Refusal::Damaged);
+            }
+        };
+        let content =
+            Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
+        let record = self.stamped(Some(&head), &content);
+        self.begin(now, key, Pending::new(record, None), effects);
     }
 }
 
-/// Flushes at a time. Beyond it they are not answered.
+/// Flushes at a time. Beyond it they are told to ask again.
 const FLUSHES_MAX: usize = 16;
+
+/// Flushes that are remembered as done. Gateways close them with their next request of any kind.
+const DONE_MAX: usize = 4096;
 
 /// Between two stretches: requests have their turn.
 const PAUSE_MICROS: u64 = 1_000;

@@ -3,7 +3,7 @@
 use crate::StoreKey;
 use crate::server::few::Few;
 use kumo_paxos::Time;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Writes sent to one member and not committed yet, and marks received from it. An epoch's frames are numbered
 /// from 1; a new space begins a new epoch on every link.
@@ -11,7 +11,9 @@ use std::collections::VecDeque;
 pub(crate) struct Link {
     pub up: bool,
     /// The other's disk is full: nothing more is stamped for its keys until it says otherwise.
-    pub full: bool,
+    full: bool,
+    /// Frames that it had no room for, to be sent again when it has some.
+    refused: BTreeSet<u64>,
     /// Frames above the watermark, in order of their numbers.
     frames: VecDeque<Frame>,
     /// Every frame up to it is committed, or stands again further behind.
@@ -43,6 +45,7 @@ impl Link {
         Link {
             up: false,
             full: false,
+            refused: BTreeSet::new(),
             frames: VecDeque::new(),
             watermark: 0,
             watermark_sent: 0,
@@ -82,8 +85,33 @@ impl Link {
         self.frames.len() >= FRAMES_MAX
     }
 
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// The other had no room for that frame. Said late of one that it has taken since, it says nothing: no frame would
+    /// be under way whose acknowledgement could tell that there is room again.
+    pub fn refuse(&mut self, seq: u64) {
+        if self.frame_mut(seq).is_some_and(|frame| !frame.acknowledged) {
+            self.full = true;
+            self.refused.insert(seq);
+        }
+    }
+
+    /// Frames that the other had no room for, now that it has some; at most so many.
+    pub fn next_refused(&mut self, count: usize) -> Vec<(u64, StoreKey)> {
+        let mut next = Vec::new();
+        while !self.full && next.len() < count {
+            let Some(seq) = self.refused.pop_first() else { break };
+            let waits = self.frame_mut(seq).filter(|frame| !frame.acknowledged);
+            next.extend(waits.map(|frame| (seq, frame.key.clone())));
+        }
+        next
+    }
+
     /// The key of a frame that was acknowledged for the first time.
     pub fn acknowledge(&mut self, seq: u64) -> Option<StoreKey> {
+        self.full = false;
         let frame = self.frame_mut(seq)?;
         if std::mem::replace(&mut frame.acknowledged, true) {
             return None;

@@ -9,11 +9,13 @@ mod flush;
 mod ids;
 mod judge;
 mod link;
+mod origin;
 mod pace;
 mod pendings;
 #[cfg(feature = "mutants")]
 mod portrait;
 mod read;
+mod repair;
 mod replica;
 mod settle;
 mod sweep;
@@ -21,8 +23,8 @@ mod world;
 mod write;
 
 use crate::{
-    Alive, Answer, Clock, Fault, Garbage, GatewayId, KeyHash, Message, Progress, Request, ServerEffect,
-    ServerId, ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+    Alive, Answer, Clock, Fault, Garbage, GatewayId, KeyHash, Message, Progress, ServerEffect, ServerId,
+    ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
 };
 use copy::Copies;
 use ids::Ids;
@@ -87,7 +89,7 @@ pub struct Server<S: Store> {
     stamped: SpaceNumber,
     /// The other cell that was heard of last.
     stranger: Option<kumo_paxos::CellId>,
-    flushes: Vec<flush::Flush>,
+    flushes: flush::Flushes,
     /// A space that is adopted when what must not be served in it is dropped.
     postponed: Option<Space>,
     postponed_until: Time,
@@ -136,7 +138,7 @@ impl<S: Store> Server<S> {
             counts: Counts::default(),
             backup_for: None,
             stranger: None,
-            flushes: Vec::new(),
+            flushes: flush::Flushes::default(),
             postponed: None,
             postponed_until: now,
             tick_at: now,
@@ -291,7 +293,7 @@ impl<S: Store> Server<S> {
                 self.request(now, from, request, effects);
             }
             Message::NewSpace { space } => self.adopt(now, space, effects),
-            Message::Flush { ticket, prefix } => self.flush(now, from, ticket, prefix, effects),
+            Message::Flush { .. } => self.flush(now, from, message, effects),
             _other => {}
         }
     }
@@ -384,14 +386,20 @@ impl<S: Store> Server<S> {
     }
 
     /// "Not here": with the space that says where, if the gateway's is older.
-    fn wrong_space(&mut self, to: ConnectionId, request: &Request, effects: &mut Vec<ServerEffect>) {
+    fn wrong_space(
+        &mut self,
+        to: ConnectionId,
+        asked: SpaceNumber,
+        seq: u64,
+        effects: &mut Vec<ServerEffect>,
+    ) {
         let Some(world) = &self.world else { return };
         let newest = world.number();
-        if request.space < newest && self.told.get(&to).is_none_or(|&told| told < newest) {
+        if asked < newest && self.told.get(&to).is_none_or(|&told| told < newest) {
             self.told.insert(to, newest);
             effects.push(ServerEffect::Gateway(to, Message::NewSpace { space: world.space.clone() }));
         }
-        self.answer(to, request.id.seq, Answer::WrongSpace { newest }, effects);
+        self.answer(to, seq, Answer::WrongSpace { newest }, effects);
     }
 
     fn alive(&mut self, now: Time, only: Option<SocketAddr>, effects: &mut Vec<ServerEffect>) {

@@ -69,7 +69,7 @@ impl<S: Store> Server<S> {
         };
         let piece = world.piece(request.hash);
         if !world.me.is_some_and(|me| world.arc(piece).readers.contains(&me)) {
-            return self.wrong_space(from, &request, effects);
+            return self.wrong_space(from, request.space, request.id.seq, effects);
         }
         if piece.state != State::Normal {
             return self.answer(from, request.id.seq, Answer::Wait, effects);

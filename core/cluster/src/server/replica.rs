@@ -1,6 +1,7 @@
 //! The other side of a write: records that come from a key's primary, and the marks that keep them out of sight.
 
 use super::Server;
+use super::origin;
 use super::world::State;
 use crate::{
     Fault, Message, Mutation, Origin, Record, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
@@ -30,6 +31,14 @@ impl<S: Store> Server<S> {
         if arc.primary() != Some(index) || !world.me.is_some_and(|me| arc.acknowledges(me)) {
             return;
         }
+        // Late, from a connection before: it was stored here, or it would not be committed. What came after it may be a
+        // tombstone that is collected already, and then this would bring back what was deleted.
+        let committed = seq <= self.links[usize::from(index)].heard;
+        if committed && !self.settings.broken.is(Mutation::CommittedTakenAgain) {
+            effects.push(ServerEffect::Server(from, Message::Replicated { epoch, seq }));
+            return;
+        }
+        let origin = origin::whole(origin, &record);
         let catching = matches!(piece.state, State::Catching { .. });
         self.clock = self.clock.max(record.stamp.clock);
         match self.take(&key, &record, catching) {

@@ -1,6 +1,7 @@
 //! Settlement: a new primary gathers what the others hold unconfirmed, and carries it forward. (Rule 11)
 
 use super::Server;
+use super::origin;
 use super::pendings::Pending;
 use super::replica::Mark;
 use super::world::State;
@@ -190,7 +191,8 @@ impl<S: Store> Server<S> {
                 }
                 let Some(record) = self.record_of(key, mark, lost) else { continue };
                 bytes += record.data.len() + key.key.len();
-                unsettled.push(Unsettled { key: key.clone(), record, origin: mark.origin.clone() });
+                let origin = origin::lean(mark.origin.as_ref());
+                unsettled.push(Unsettled { key: key.clone(), record, origin });
                 if bytes > PART_BYTES_MAX || unsettled.len() >= PART_COUNT_MAX {
                     return (unsettled, Some(key.clone()));
                 }
@@ -242,7 +244,8 @@ impl<S: Store> Server<S> {
             asked.upto = next;
         }
         for one in unsettled {
-            gather(&mut settlement.gathered, one);
+            let origin = origin::whole(one.origin, &one.record);
+            gather(&mut settlement.gathered, Unsettled { origin, ..one });
         }
         settlement.remembered.extend(remembered.into_iter().map(|one| (one.id, one)));
         self.learn_ids(Vec::new(), lowest_open);

@@ -87,11 +87,15 @@ impl<S: Store> Server<S> {
     fn resend_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            if link.up && link.is_behind() {
+            if !link.up {
+                continue;
+            }
+            if link.is_behind() {
                 self.resend_more(index as u16, effects);
-            } else if link.up && link.must_resend(now, RESEND_MICROS) {
+            } else if link.must_resend(now, RESEND_MICROS) {
                 self.resend_first(now, index as u16, effects);
             }
+            self.resend_refused(index as u16, effects);
         }
         let ready = self.pending.iter().filter(|(_, pending)| pending.waiting.is_empty());
         let ready: Vec<StoreKey> = ready.map(|(key, _)| key.clone()).take(SWEEP_COUNT).collect();

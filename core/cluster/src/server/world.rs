@@ -20,6 +20,9 @@ pub(crate) struct Piece {
     /// The table's arc that it lies in.
     pub arc: usize,
     pub state: State,
+    /// The space in which this server began to order its keys, if it does: who asked before asked somebody else since,
+    /// or a former reign of this server.
+    pub led_since: SpaceNumber,
 }
 
 /// What a server does with a piece of the ring.
@@ -50,9 +53,15 @@ impl World {
                 State::Settling if broken.is(Mutation::NoSettlement) => State::Normal,
                 state => state,
             };
+            let led_since = match was {
+                Some((world, piece)) if state == State::Normal && world.leads(piece) => piece.led_since,
+                _other => space.number,
+            };
             match pieces.last_mut() {
-                Some(piece) if piece.arc == arc && piece.state == state => piece.range.last = last,
-                _ => pieces.push(Piece { range: Range { first, last }, arc, state }),
+                Some(piece) if (piece.arc, piece.state, piece.led_since) == (arc, state, led_since) => {
+                    piece.range.last = last;
+                }
+                _ => pieces.push(Piece { range: Range { first, last }, arc, state, led_since }),
             }
             if last.0 == u64::MAX {
                 break;
@@ -98,6 +107,11 @@ impl World {
         &self.table.arcs()[piece.arc]
     }
 
+    /// It orders the keys of that piece.
+    pub fn leads(&self, piece: &Piece) -> bool {
+        piece.state == State::Normal && self.is_primary(self.arc(piece))
+    }
+
     pub fn is_primary(&self, arc: &Arc) -> bool {
         self.me.is_some() && arc.primary() == self.me
     }
@@ -123,8 +137,7 @@ fn state(space: &Space, me: Option<u16>, arc: &Arc, was: Option<(&World, &Piece)
     let Some(me) = me else { return State::Gone };
     if arc.primary() == Some(me) {
         // Who orders the keys already goes on; who begins to must first know what is unconfirmed.
-        let goes_on = was
-            .is_some_and(|(world, piece)| piece.state == State::Normal && world.is_primary(world.arc(piece)));
+        let goes_on = was.is_some_and(|(world, piece)| world.leads(piece));
         return if goes_on { State::Normal } else { State::Settling };
     }
     if arc.readers.contains(&me) || arc.old.contains(&me) {

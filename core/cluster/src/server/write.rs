@@ -5,8 +5,10 @@ use super::expire::Expiry;
 use super::few::Few;
 use super::ids::Known;
 use super::judge::{self, Content, Verdict};
+use super::origin;
 use super::pendings::{Pending, Queue};
 use super::world::State;
+use crate::store::KEY_BYTES_MAX;
 use crate::{
     Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, ServerEffect,
     ServerId, SpaceNumber, Stamp, Store, StoreKey,
@@ -45,9 +47,14 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let piece = world.piece(request.hash);
         if !world.is_primary(world.arc(piece)) {
-            return self.wrong_space(from, &request, effects);
+            return self.wrong_space(from, request.space, request.id.seq, effects);
         }
         let seq = request.id.seq;
+        if request.key.len() > KEY_BYTES_MAX {
+            // No store would take it, and a stamped write is never undone.
+            let reason = Refusal::KeyTooLong;
+            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        }
         if piece.state != State::Normal {
             return self.answer(from, seq, Answer::Wait, effects);
         }
@@ -55,7 +62,7 @@ impl<S: Store> Server<S> {
             let reason = Refusal::GatewayExpired;
             return self.answer(from, seq, Answer::Refused { reason }, effects);
         }
-        let floor = world.space.id_floor;
+        let (floor, led_since) = (world.space.id_floor, piece.led_since);
         let key = StoreKey { hash: request.hash, key: request.key.clone() };
         // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
         // before this server was primary, and its write not committed yet.
@@ -76,6 +83,11 @@ impl<S: Store> Server<S> {
                 return self.answer(from, seq, Answer::Refused { reason }, effects);
             }
             Known::No => {}
+        }
+        // Who led since then may have answered without writing, and nobody else remembers that. The gateway asks again if
+        // it still wants to know.
+        if request.space < led_since && !self.settings.broken.is(Mutation::LateTryExecuted) {
+            return self.wrong_space(from, request.space, request.id.seq, effects);
         }
         if request.first_space < floor && !self.settings.broken.is(Mutation::NoIdFloor) {
             return self.answer(from, seq, Answer::Unknown, effects);
@@ -190,7 +202,7 @@ impl<S: Store> Server<S> {
     pub(super) fn is_without_room(&self, key: &StoreKey) -> bool {
         let Some(world) = &self.world else { return false };
         let arc = world.arc(world.piece(key.hash));
-        self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].full)
+        self.store.is_full() || world.others(arc).any(|one| self.links[usize::from(one)].is_full())
     }
 
     /// One of those that would have to acknowledge has more under way than is bearable.
@@ -291,6 +303,14 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// What the other had no room for, when it has some again.
+    pub(super) fn resend_refused(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+        let next = self.links[usize::from(to)].next_refused(RESEND_MAX);
+        for (seq, key) in next {
+            self.resend_one(to, seq, &key, effects);
+        }
+    }
+
     /// The first that is not acknowledged: on a link that holds, it only shows that nothing was overlooked.
     pub(super) fn resend_first(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
@@ -320,7 +340,6 @@ impl<S: Store> Server<S> {
             return;
         }
         let link = &mut self.links[usize::from(index)];
-        link.full = false;
         let Some(key) = link.acknowledge(seq) else { return };
         self.watermark_wanted |= link.watermark > link.watermark_sent;
         let Some(pending) = self.pending.get_mut(&key) else { return };
@@ -329,16 +348,17 @@ impl<S: Store> Server<S> {
         }
     }
 
-    pub(super) fn replica_full(&mut self, from: ServerId, epoch: SpaceNumber, _seq: u64) {
+    pub(super) fn replica_full(&mut self, from: ServerId, epoch: SpaceNumber, seq: u64) {
         let Some(index) = self.index_of(from) else { return };
         if self.world.as_ref().is_some_and(|world| world.number() == epoch) {
-            self.links[usize::from(index)].full = true;
+            self.links[usize::from(index)].refuse(seq);
         }
     }
 
     /// Rule 7, and then whatever waited behind it.
     pub(super) fn commit_if_all(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
         let Some(mut queue) = self.commit(key, effects) else { return };
+        self.flush_behind(now, key, effects);
         while let Some((from, request)) = queue.pop_front() {
             if self.pending.contains_key(key) {
                 // The one before is under way now: the rest stands behind it.
@@ -356,7 +376,9 @@ impl<S: Store> Server<S> {
         }
         let world = self.world.as_ref()?;
         let arc = world.arc(world.piece(key.hash));
-        if pending.origin.is_some() && arc.acknowledgers().count() < self.settings.copies_min {
+        // What a settlement took over may have been answered already: however few are left, they go on with it.
+        let asked_here = pending.origin.is_some() && pending.shows_old;
+        if asked_here && arc.acknowledgers().count() < self.settings.copies_min {
             return None;
         }
         let stored = self.store.head(key.hash, &key.key);
@@ -374,7 +396,7 @@ impl<S: Store> Server<S> {
             self.watermark_wanted |= link.watermark > link.watermark_sent;
         }
         self.copies.committed(key, pending.record.stamp);
-        self.flush_committed(key);
+        self.flushes.committed(key);
         if let Some(origin) = pending.origin {
             for &(connection, seq) in &pending.waiters {
                 self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);
@@ -413,7 +435,7 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
         epoch,
         seq,
         watermark,
-        origin: pending.origin.clone(),
+        origin: origin::lean(pending.origin.as_ref()),
         key: key.clone(),
         record: pending.record.clone(),
     }

@@ -35,6 +35,9 @@ impl Stage {
                 names.chars().for_each(|one| self.server(one, rest));
             }
             ["call", ticket, rest @ ..] => self.call(number(ticket), rest),
+            ["flush", ticket] => {
+                self.step(GatewayInput::Flush { ticket: number(ticket), prefix: Bytes::new() });
+            }
             ["run", millis] => self.run(number(millis)),
             ["deadline"] => writeln!(self.out, "deadline {:?}", self.gateway.deadline()).expect("text"),
             _ => panic!("not a command: {line}"),
@@ -82,6 +85,9 @@ impl Stage {
         let message = match words {
             ["up"] => return self.step(GatewayInput::ServerUp(server(from))),
             ["down"] => return self.step(GatewayInput::ServerDown(server(from))),
+            ["flushed", space, seq] => {
+                Message::Flushed { space: SpaceNumber(number(space)), seq: number(seq) }
+            }
             ["answers", seq, rest @ ..] => Message::Answer { seq: number(seq), answer: answer(rest) },
             other => any_message(other),
         };
@@ -205,6 +211,9 @@ fn said(message: Message) -> String {
             )
         }
         Message::NewSpace { space } => format!("space {}", space.number),
+        Message::Flush { space, id, lowest_open, .. } => {
+            format!("flush ({}:{} space {space} lowest {lowest_open})", id.gateway, id.seq)
+        }
         other => format!("{other:?}"),
     }
 }

@@ -283,7 +283,7 @@ fn of_two_processes_with_one_address_the_first_stays() {
     let mut bench = Bench::with_servers(1..=3);
     bench.connect(9, server(1, 2));
     assert_eq!(bench.unwelcome(9), None, "the first may be gone already");
-    bench.pass(1_000_000, &[(1, server(1, 1)), (9, server(1, 2))]);
+    bench.pass(1_500_000, &[(1, server(1, 1)), (9, server(1, 2))]);
     assert!(bench.unwelcome(9).unwrap().contains("another server process"));
     assert_eq!(bench.unwelcome(1), None);
     // A successor, on the other hand, takes the place of who is gone.
@@ -292,6 +292,18 @@ fn of_two_processes_with_one_address_the_first_stays() {
     bench.pass(3_000_000, &[(10, server(1, 3)), (2, server(2, 1)), (3, server(3, 1))]);
     assert_eq!(bench.unwelcome(10), None);
     assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+#[test]
+fn what_a_process_said_before_it_ended_does_not_turn_the_next_away() {
+    let mut bench = Bench::with_servers(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.connect(9, server(1, 2));
+    bench.pass(700_000, &[(9, server(1, 2)), others[0], others[1]]);
+    bench.alive(1, bench.sign(server(1, 1)));
+    bench.pass(8_000_000, &[(9, server(1, 2)), others[0], others[1]]);
+    assert_eq!(bench.unwelcome(9), None);
+    assert_eq!(bench.hung_up, [1]);
 }
 
 #[test]
@@ -317,6 +329,9 @@ fn requests_are_refused_with_the_reason() {
         (detach(addresses([1, 2, 3])), "no acting server"),
         (ControlRequest::Replace, "nothing to do"),
         (ControlRequest::Pause, "no replace"),
+        (ControlRequest::Rate { bytes: 19 }, "at least 20 bytes"),
+        (ControlRequest::Rate { bytes: 20 }, "no replace"),
+        (ControlRequest::Rate { bytes: 0 }, "no replace"),
         (ControlRequest::Rebuild { accept_data_loss: false }, "nothing to rebuild"),
         (ControlRequest::Backup { suffix: "../x".to_owned() }, "suffix"),
         (ControlRequest::Plan { attach: vec![], detach: addresses([9]) }, "is not attached"),
@@ -374,6 +389,28 @@ fn a_backup_is_what_every_server_says() {
     let Some(ControlAnswer::Backup(results)) = bench.answers.pop() else { panic!("no answer") };
     assert_eq!(results.len(), 3);
     assert!(results[2].error.is_some() && results[0].path.is_some());
+}
+
+/// One is being attached, and one that is attached has lost its connection a moment ago.
+#[test]
+fn a_backup_is_of_those_whose_records_are_read() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.connect(4, server(4, 1));
+    bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    bench.down(2);
+    bench.ask(ControlRequest::Backup { suffix: "x".to_owned() });
+    let asked = bench.sent.iter().filter(|(_, message)| matches!(message, Message::Backup { .. }));
+    assert_eq!(asked.map(|&(to, _)| to).collect::<Vec<_>>(), [1, 3]);
+    for connection in [1, 3] {
+        let done = Message::BackedUp { suffix: "x".to_owned(), path: Some("p".to_owned()), error: None };
+        bench.step(ManagerInput::From(ConnectionId(connection), done));
+    }
+    bench.pass(100_000, &[]);
+    let Some(ControlAnswer::Backup(results)) = bench.answers.pop() else { panic!("no answer") };
+    let told: Vec<(SocketAddr, bool)> =
+        results.iter().map(|result| (result.server, result.error.is_some())).collect();
+    assert_eq!(told, [(address(1), false), (address(2), true), (address(3), false)]);
 }
 
 #[test]
@@ -446,11 +483,17 @@ fn a_space_is_not_rebuilt_without_who_acts_in_it_unless_the_loss_is_accepted() {
 
 #[test]
 fn a_first_ring_of_stores_that_differ_is_refused() {
+    // In their number, or in their size alone.
+    refuses_a_first_ring(|number| Usage { items: 10 * number, ..Usage::default() });
+    refuses_a_first_ring(|number| Usage { items: 10, live_bytes: 100 * number, ..Usage::default() });
+}
+
+fn refuses_a_first_ring(usage: impl Fn(u64) -> Usage) {
     let mut bench = Bench::new();
     bench.lead();
     for number in 1..=2 {
         bench.step(ManagerInput::Up(ConnectionId(u64::from(number))));
-        let usage = Usage { items: 10 * u64::from(number), ..Usage::default() };
+        let usage = usage(u64::from(number));
         let stamped = SpaceNumber(57 * u64::from(number));
         let sign = Alive { usage, stamped, ..bench.sign(server(number, 1)) };
         bench.alive(u64::from(number), sign);

@@ -35,6 +35,23 @@ fn clock_of(answer: Option<Answer>) -> u64 {
 }
 
 #[test]
+fn what_a_touch_shows_travels_once_and_is_shown_by_the_next_primary() {
+    let mut house = House::new(3, 3, 1);
+    let key = shown_often(&mut house, 1);
+    assert!(house.bytes_max < 3 << 19, "a message of {} bytes for a mebibyte", house.bytes_max);
+    let primary = house.primary(key.hash);
+    house.cut_off = house.owners(&key).into_iter().find(|&one| one != primary);
+    assert_eq!(house.ask(primary, 9, 2, &key, TOUCH), None, "one has not acknowledged");
+    house.cut_off = None;
+    house.publish(|space| space.members[primary].state = MemberState::Fault { order: 1 });
+    house.wait(1_000_000);
+    assert!(house.bytes_max < 3 << 19, "a message of {} bytes for a mebibyte", house.bytes_max);
+    let answer = house.ask(house.primary(key.hash), 9, 2, &key, TOUCH);
+    let Some(Answer::Reply(Reply::Value { data, .. })) = answer else { panic!("no value: {answer:?}") };
+    assert_eq!(data.len(), 1 << 20);
+}
+
+#[test]
 fn what_is_remembered_reaches_the_next_primary_whatever_its_size() {
     let mut house = House::new(3, 3, 1);
     let key = shown_often(&mut house, 100);

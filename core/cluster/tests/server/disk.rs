@@ -30,6 +30,11 @@ impl Disk {
         *self.0.damaged.borrow_mut() = key;
     }
 
+    /// Loses the key, unnoticed.
+    pub fn forget(&self, key: &StoreKey) {
+        self.0.records.borrow_mut().remove(key);
+    }
+
     pub fn fill(&self, full: bool) {
         self.0.full.set(full);
     }

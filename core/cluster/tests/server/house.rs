@@ -4,8 +4,8 @@ use super::disk::Disk;
 use bytes::Bytes;
 use kumo_cluster::{
     Answer, Broken, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation, Request,
-    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space, SpaceNumber, StoreKey,
-    Table, key_hash,
+    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space, SpaceNumber,
+    StoreKey, Table, key_hash,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -22,6 +22,10 @@ pub struct House {
     /// Nothing reaches it.
     pub cut_off: Option<usize>,
     pub answers: BTreeMap<u64, Answer>,
+    /// Flushes that a server said it is done with: which one, in which space, of which number.
+    pub flushed: Vec<(usize, SpaceNumber, u64)>,
+    /// What servers noted, and who.
+    pub notes: Vec<(usize, ServerNote)>,
     /// The most that one step of a server asked of its disk.
     pub work_max: usize,
     /// The longest message.
@@ -31,10 +35,16 @@ pub struct House {
 impl House {
     /// The first `attached` of them own everything.
     pub fn new(servers: usize, attached: usize, copies_min: usize) -> House {
+        House::with_broken(servers, attached, copies_min, Broken::default())
+    }
+
+    /// Without a rule.
+    pub fn with_broken(servers: usize, attached: usize, copies_min: usize, broken: Broken) -> House {
         let now = Time(1_000_000);
         let disks: Vec<Disk> = (0..servers).map(|_| Disk::default()).collect();
-        let start =
-            |(index, disk): (usize, &Disk)| Server::new(settings(index, copies_min), disk.clone(), now);
+        let start = |(index, disk): (usize, &Disk)| {
+            Server::new(settings(index, copies_min, broken), disk.clone(), now)
+        };
         let mut house = House {
             now,
             servers: disks.iter().enumerate().map(start).collect(),
@@ -43,6 +53,8 @@ impl House {
             queue: VecDeque::new(),
             cut_off: None,
             answers: BTreeMap::new(),
+            flushed: Vec::new(),
+            notes: Vec::new(),
             work_max: 0,
             bytes_max: 0,
         };
@@ -127,7 +139,8 @@ impl House {
                 ServerEffect::Server(to, message) => {
                     if matches!(
                         message,
-                        Message::Settled { .. }
+                        Message::Replicate { .. }
+                            | Message::Settled { .. }
                             | Message::CopyIds { .. }
                             | Message::CopyRecords { .. }
                             | Message::CopyHeads { .. }
@@ -140,6 +153,10 @@ impl House {
                 ServerEffect::Gateway(_, Message::Answer { seq, answer }) => {
                     self.answers.insert(seq, answer);
                 }
+                ServerEffect::Gateway(_, Message::Flushed { space, seq }) => {
+                    self.flushed.push((at, space, seq));
+                }
+                ServerEffect::Note(note) => self.notes.push((at, note)),
                 _other => {}
             }
         }
@@ -160,7 +177,13 @@ impl House {
     }
 
     pub fn send(&mut self, to: usize, seq: u64, lowest_open: u64, key: &StoreKey, operation: Operation) {
-        let request = Request {
+        let request = self.request(seq, lowest_open, key, operation);
+        self.send_request(to, request);
+    }
+
+    /// A try, as the gateway makes it now.
+    pub fn request(&self, seq: u64, lowest_open: u64, key: &StoreKey, operation: Operation) -> Request {
+        Request {
             space: self.space.number,
             first_space: self.space.number,
             id: RequestId { gateway: GatewayId(7), seq },
@@ -169,14 +192,22 @@ impl House {
             key: key.key.clone(),
             operation,
             early: false,
-        };
-        self.answers.remove(&seq);
+        }
+    }
+
+    pub fn send_request(&mut self, to: usize, request: Request) {
+        self.answers.remove(&request.id.seq);
         self.step(to, ServerInput::Gateway(ConnectionId(1), Message::Request(request)));
     }
 
     pub fn primary(&self, hash: KeyHash) -> usize {
         let table = Table::new(&self.space);
         usize::from(table.arc(hash).primary().expect("somebody owns it"))
+    }
+
+    pub fn owners(&self, key: &StoreKey) -> Vec<usize> {
+        let table = Table::new(&self.space);
+        table.arc(key.hash).readers.iter().copied().map(usize::from).collect()
     }
 
     /// Keys whose acting owners are these, in that order.
@@ -207,7 +238,7 @@ pub fn manager() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 1))
 }
 
-fn settings(index: usize, copies_min: usize) -> ServerSettings {
+fn settings(index: usize, copies_min: usize, broken: Broken) -> ServerSettings {
     ServerSettings {
         id: server(index),
         previous: Vec::new(),
@@ -219,6 +250,6 @@ fn settings(index: usize, copies_min: usize) -> ServerSettings {
         keepalive_micros: 2_000_000,
         courteous: true,
         seat: None,
-        broken: Broken::default(),
+        broken,
     }
 }

@@ -3,10 +3,14 @@
 mod bounds;
 mod disk;
 mod expiry;
+mod flush;
 mod garbage;
 mod house;
+mod late;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;
+mod report;
+mod room;
 mod settlement;
 mod strangers;

@@ -1,7 +1,7 @@
 //! What the store's cores noted, in both logs: as lines of the text log, as events of the binary log.
 
 use super::binary_log::{Value, record};
-use kumo_cluster::{GatewayError, GatewayNote, ManagerNote, MemberState, Operation, ServerNote, Space};
+use kumo_cluster::{GatewayError, GatewayNote, Kind, ManagerNote, MemberState, Operation, ServerNote, Space};
 use tracing::{debug, info, warn};
 
 pub fn server(note: &ServerNote) {
@@ -41,6 +41,17 @@ pub fn server(note: &ServerNote) {
         ServerNote::Full(false) => {
             warn!("there is space on the disk again");
             record("disk not full", Vec::new);
+        }
+        ServerNote::Unreplicated { to, key, record: version } => {
+            warn!(key = %String::from_utf8_lossy(key), %to, "replication failed");
+            record("replication failed", || {
+                vec![
+                    ("server", Value::text(to)),
+                    ("key", Value::from(&key[..])),
+                    ("value", Value::from(&version.data[..])),
+                    ("deleted", Value::from(version.kind == Kind::Tombstone)),
+                ]
+            });
         }
         ServerNote::StoreFault { what } => {
             warn!(what, "the store refused");

@@ -105,7 +105,7 @@ impl JobView {
     /// What it waits for, and how to go on; nothing as long as it goes on by itself.
     pub fn hindrance(&self) -> Option<String> {
         if self.awaited.is_empty() {
-            return None;
+            return self.unreadable();
         }
         let awaited: Vec<String> = self.awaited.iter().map(SocketAddr::to_string).collect();
         Some(format!(
@@ -113,6 +113,20 @@ impl JobView {
              give up what only they have: `job cancel`, then `attach --accept-data-loss`",
             awaited.join(" and ")
         ))
+    }
+
+    /// Records that some server cannot read, and without which its part is no copy.
+    fn unreadable(&self) -> Option<String> {
+        let damaged = self.job.servers.iter().filter(|(_, one)| one.unreadable > 0);
+        let named: Vec<String> =
+            damaged.map(|(address, one)| format!("{} on {address}", one.unreadable)).collect();
+        (!named.is_empty()).then(|| {
+            format!(
+                "it waits for records that cannot be read: {}; their server's log names the file; write them anew, or \
+                 `job cancel`",
+                named.join(", ")
+            )
+        })
     }
 
     pub fn line(&self) -> String {
@@ -193,6 +207,7 @@ fn progress_value(progress: &Progress) -> Value {
         "records_sent": progress.records_sent,
         "bytes_sent": progress.bytes_sent,
         "bytes_left": progress.bytes_left,
+        "unreadable": progress.unreadable,
     })
 }
 

@@ -169,7 +169,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 23] = [
+pub const RULES: [Mutation; 25] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -186,6 +186,8 @@ pub const RULES: [Mutation; 23] = [
     Mutation::CollectDuringCopy,
     Mutation::IdsNotCarried,
     Mutation::NoIdFloor,
+    Mutation::LateTryExecuted,
+    Mutation::CommittedTakenAgain,
     Mutation::RestartGoesOn,
     Mutation::NewMasterDoesNotWait,
     Mutation::StaleTermAccepted,

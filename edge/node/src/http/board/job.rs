@@ -39,6 +39,7 @@ fn progress(progress: &Progress, bytes_per_second: Option<f64>) -> Value {
         "records_sent": progress.records_sent,
         "bytes_sent": progress.bytes_sent,
         "bytes_left": progress.bytes_left,
+        "unreadable": progress.unreadable,
         "bytes_per_second": bytes_per_second,
     })
 }
@@ -57,6 +58,7 @@ mod tests {
             records_sent: 0,
             bytes_sent: sent,
             bytes_left: left,
+            unreadable: 0,
         };
         let server = SocketAddr::from(([127, 0, 0, 1], 19801));
         JobStat {

@@ -149,6 +149,7 @@ impl World {
             | ServerNote::Dropped { .. }
             | ServerNote::StoreFault { .. }
             | ServerNote::Full(_)
+            | ServerNote::Unreplicated { .. }
             | ServerNote::Stranger { .. } => {}
         }
     }
