@@ -123,7 +123,7 @@ pub fn is_ours(name: &str) -> bool {
 pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
 const FORMAT: &str = "FORMAT";
-const LOCK: &str = "LOCK";
+pub const LOCK: &str = "LOCK";
 const FORMAT_LINE: &str = "kumo store ";
 
 /// One line; more is not ours.
