@@ -13,6 +13,7 @@ mod report;
 mod request;
 mod server;
 mod stats;
+mod trouble;
 mod voter;
 mod worker;
 

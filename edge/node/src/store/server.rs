@@ -12,6 +12,7 @@ use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
+use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
@@ -71,6 +72,7 @@ struct ServerNode {
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
     garbage: GarbageWatch,
+    trouble: TroubleWatch,
     metrics: Arc<ServerMetrics>,
     stopwatch: Stopwatch,
     published: Time,
@@ -121,6 +123,7 @@ impl ServerNode {
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
+            trouble: TroubleWatch::default(),
             config,
             engine,
             server,
@@ -192,6 +195,7 @@ impl ServerNode {
             self.published = now;
             self.metrics.publish(now, &self.server);
             self.garbage.look(now, self.server.garbage(), self.server.space());
+            self.trouble.look(now, self.engine.trouble());
         }
     }
 
