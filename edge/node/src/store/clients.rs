@@ -1,6 +1,7 @@
 //! [`Clients`]: the memcached connections of a gateway's worker. Requests become calls of the core; answers go back in the
 //! order of the requests, whatever order they came in.
 
+use super::client::Client;
 use super::gateway::Shared;
 use super::request::{Entry, Part};
 use super::stats::PROTOCOL_VERSION;
@@ -11,8 +12,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_hash};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Request};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// All memcached clients of a worker.
@@ -31,39 +32,9 @@ pub struct Clients {
     stopwatch: Stopwatch,
 }
 
-/// One memcached connection.
-struct Client {
-    decoder: Decoder,
-    /// Requests that have no whole answer yet, or stand behind one, in order.
-    entries: VecDeque<Entry>,
-    /// Requests that were answered before the first of `entries`.
-    answered: u64,
-    /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
-    /// every request sees what those before it did, as memcached's clients expect.
-    under_way: HashMap<Bytes, UnderWay>,
-    /// A flush of everything is under way: what comes after it must not be deleted by it, nor see what was before.
-    flushing: bool,
-    /// The next request, which waits for that.
-    held: Option<Request>,
-    /// Parts of its requests that are not called yet, in order, and how many are.
-    uncalled: VecDeque<(Ticket, Part)>,
-    calls: usize,
-    /// Of the answers that it got lately.
-    value_bytes: usize,
-    /// Nothing more is read: answered and closed.
-    ending: bool,
-    paused: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct UnderWay {
-    reads: u32,
-    writes: u32,
-}
-
 /// Whose call it is.
 #[derive(Default)]
-struct Ticket {
+pub struct Ticket {
     client: Option<ConnectionId>,
     /// The request, counted on its connection, and which of its keys.
     entry: u64,
@@ -103,19 +74,7 @@ impl Clients {
     pub fn up(&mut self, id: ConnectionId) {
         let decoder = Decoder::new(self.shared.config.value_bytes_max);
         let guarded = self.shared.config.credentials.is_some();
-        let client = Client {
-            decoder: if guarded { decoder.guarded() } else { decoder },
-            entries: VecDeque::new(),
-            answered: 0,
-            under_way: HashMap::new(),
-            flushing: false,
-            held: None,
-            uncalled: VecDeque::new(),
-            calls: 0,
-            value_bytes: VALUE_BYTES_FIRST,
-            ending: false,
-            paused: false,
-        };
+        let client = Client::new(if guarded { decoder.guarded() } else { decoder });
         self.clients.insert(id, client);
     }
 
@@ -405,64 +364,6 @@ impl Clients {
         }
     }
 }
-
-impl Client {
-    /// Requests it may have under way: fewer when their answers are long.
-    fn window(&self) -> usize {
-        (ANSWER_BYTES_MAX / (self.value_bytes + 1)).clamp(ENTRIES_MIN, ENTRIES_MAX)
-    }
-
-    /// A request before it on the same key is under way, and one of the two writes.
-    fn must_wait(&self, request: &Request) -> bool {
-        if self.under_way.is_empty() && !self.flushing {
-            return false;
-        }
-        let busy = |key: &Bytes, writes: bool| {
-            self.flushing
-                || self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
-        };
-        match &request.command {
-            Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),
-            Command::Get { keys, touch } => keys.iter().any(|key| busy(&key, touch.is_some())),
-            Command::Describe { key } => busy(key, false),
-            Command::Store { key, .. }
-            | Command::Delete { key, .. }
-            | Command::Arithmetic { key, .. }
-            | Command::Touch { key, .. } => busy(key, true),
-            // After all that was written before it.
-            Command::FlushAll { .. } => true,
-            Command::Verbosity
-            | Command::Version
-            | Command::Stats { .. }
-            | Command::Quit
-            | Command::Noop
-            | Command::Sasl(_) => false,
-        }
-    }
-
-    fn begin(&mut self, key: &Bytes, writes: bool) {
-        let open = self.under_way.entry(key.clone()).or_default();
-        *(if writes { &mut open.writes } else { &mut open.reads }) += 1;
-    }
-
-    fn end(&mut self, key: &Bytes, writes: bool) {
-        let Some(open) = self.under_way.get_mut(key) else { return };
-        *(if writes { &mut open.writes } else { &mut open.reads }) -= 1;
-        if open.reads == 0 && open.writes == 0 {
-            self.under_way.remove(key);
-        }
-    }
-}
-
-/// Requests of one connection under way. Beyond it nothing more is read from it.
-const ENTRIES_MAX: usize = 1024;
-const ENTRIES_MIN: usize = 4;
-
-/// Answers that one connection may have under way, as far as its last ones tell.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// What a connection's values are taken for before it got any.
-const VALUE_BYTES_FIRST: usize = 256 * 1024;
 
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
