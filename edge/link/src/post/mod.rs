@@ -3,6 +3,9 @@
 
 mod dial;
 mod packed;
+mod refusals;
+
+pub use refusals::Refusals;
 
 use crate::hub::{Happening, Hub};
 use bytes::{Bytes, BytesMut};

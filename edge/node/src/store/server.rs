@@ -7,7 +7,7 @@
 use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
 use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
-use crate::post::{Arrived, Me, Post, Target};
+use crate::post::{Arrived, Me, Post, Refusals, Target};
 use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
@@ -57,6 +57,7 @@ struct ServerNode {
     engine: Engine,
     server: Server<Engine>,
     post: Post,
+    refusals: Refusals,
     arrived: Vec<Arrived>,
     effects: Vec<ServerEffect>,
     /// Requests of gateways that do not read their answers as fast as they ask.
@@ -116,6 +117,7 @@ impl ServerNode {
         for &manager in &config.managers {
             post.dial(now, Target::Manager(manager));
         }
+        let refusals = Refusals::new(&config.managers);
         let (backup_done, backups) = mpsc::unbounded_channel();
         let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
@@ -128,6 +130,7 @@ impl ServerNode {
             engine,
             server,
             post,
+            refusals,
             arrived: Vec::new(),
             effects: Vec::new(),
             deferred: Vec::new(),
@@ -240,7 +243,10 @@ impl ServerNode {
                 Arrived::Server(id, message) => ServerInput::Server(id, message),
                 Arrived::Gateway(id, message) => ServerInput::Gateway(id, message),
                 Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
-                Arrived::ManagerUp(address) => ServerInput::ManagerUp(address),
+                Arrived::ManagerUp(address) => {
+                    self.refusals.withdrawn(address);
+                    ServerInput::ManagerUp(address)
+                }
                 Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
                 Arrived::Manager(address, message) => ServerInput::Manager(address, message),
                 Arrived::Tool(id, body) => {
@@ -389,8 +395,10 @@ impl ServerNode {
                 warn!(manager = %address, reason, "refused");
             }
             Target::Manager(address) => {
-                error!(manager = %address, reason, "refused");
-                self.end = Some(Err(NodeError::Refused(format!("manager {address}: {reason}"))));
+                if let Some(said) = self.refusals.refused(address, &reason) {
+                    error!(reason = said, "the managers refuse this server");
+                    self.end = Some(Err(NodeError::Refused(said)));
+                }
             }
             Target::Server(id) => debug!(server = ?id, reason, "refused"),
         }
