@@ -1,8 +1,9 @@
 //! [`Client`]: one memcached connection: what it asked and was not told yet, and how much more it may ask.
 
-use super::clients::Ticket;
+use super::clients::{KEYS_MAX, Ticket};
 use super::request::{Entry, Part};
 use bytes::Bytes;
+use kumo_cluster::Operation;
 use kumo_wire::memcache::{Command, Decoder, Keys, Request};
 use std::collections::{HashMap, VecDeque};
 
@@ -23,8 +24,10 @@ pub struct Client {
     /// Parts of its requests that are not called yet, in order, and how many are.
     pub uncalled: VecDeque<(Ticket, Part)>,
     pub calls: usize,
-    /// Of the answers that it got lately.
+    /// Of the values that it read and wrote lately.
     pub value_bytes: usize,
+    /// Some of its parts wait for a turn of their own.
+    pub stalled: bool,
     /// Nothing more is read: answered and closed.
     pub ending: bool,
     pub paused: bool,
@@ -48,6 +51,7 @@ impl Client {
             uncalled: VecDeque::new(),
             calls: 0,
             value_bytes: VALUE_BYTES_FIRST,
+            stalled: false,
             ending: false,
             paused: false,
         }
@@ -56,6 +60,29 @@ impl Client {
     /// Requests it may have under way: fewer when their answers are long.
     pub fn window(&self) -> usize {
         (ANSWER_BYTES_MAX / (self.value_bytes + 1)).clamp(ENTRIES_MIN, ENTRIES_MAX)
+    }
+
+    /// It asks faster than it is answered: nothing more is read from it.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= self.window() || self.uncalled.len() >= UNCALLED_MAX
+    }
+
+    /// What it asked is answered so far that more may be read.
+    pub fn may_ask(&self) -> bool {
+        self.entries.len() <= self.window() / 2 && self.uncalled.len() <= UNCALLED_MAX / 2
+    }
+
+    /// What the answer to its next call is taken for.
+    pub fn expected_bytes(&self, operation: &Operation) -> usize {
+        match operation {
+            Operation::Get | Operation::GetAndTouch { .. } => self.value_bytes.max(CALL_BYTES_MIN),
+            _answered_in_a_line => 0,
+        }
+    }
+
+    /// A value of so many bytes was read or written; 0: a request without one.
+    pub fn learn(&mut self, bytes: usize) {
+        self.value_bytes = (self.value_bytes * 3 + bytes) / 4;
     }
 
     /// A request before it on the same key is under way, and one of the two writes.
@@ -69,7 +96,8 @@ impl Client {
         };
         match &request.command {
             Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),
-            Command::Get { keys, touch } => keys.iter().any(|key| busy(&key, touch.is_some())),
+            // One with more is refused.
+            Command::Get { keys, touch } => keys.iter().take(KEYS_MAX).any(|key| busy(&key, touch.is_some())),
             Command::Describe { key } => busy(key, false),
             Command::Store { key, .. }
             | Command::Delete { key, .. }
@@ -107,5 +135,12 @@ const ENTRIES_MIN: usize = 4;
 /// Answers that one connection may have under way, as far as its last ones tell.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What a connection's values are taken for before it got any.
-const VALUE_BYTES_FIRST: usize = 256 * 1024;
+/// Parts of its requests that were read and are not called yet, beyond which nothing more is read: a line of many keys
+/// is short, and each of its keys is not. The last line may add [`KEYS_MAX`].
+const UNCALLED_MAX: usize = 4096;
+
+/// What an answer is taken for at least: who got small values may ask for large ones next.
+const CALL_BYTES_MIN: usize = 48 * 1024;
+
+/// What a connection's values are taken for before it got any: the largest that there are, unless told otherwise.
+const VALUE_BYTES_FIRST: usize = 1024 * 1024;

@@ -13,7 +13,7 @@ use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_has
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Request};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// All memcached clients of a worker.
@@ -26,8 +26,14 @@ pub struct Clients {
     /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
     delayed: Option<Time>,
     told_early: Vec<u64>,
-    /// Clients with calls that wait until they have read their answers.
-    stalled: BTreeSet<ConnectionId>,
+    /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
+    /// one whose turn is next.
+    stalled: VecDeque<ConnectionId>,
+    /// The first of them waits for memory: the others have their turn after it, and newcomers after them.
+    crowded: bool,
+    /// Answers under way, as far as can be told, and how many there may be of them.
+    expected_bytes: usize,
+    expected_bytes_max: usize,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
 }
@@ -44,18 +50,24 @@ pub struct Ticket {
     /// Which operation, as the metrics count it; none: a flush, which does not count among the client's calls.
     operation: Option<usize>,
     came: Time,
+    /// What its answer was taken for, and what it writes.
+    expected_bytes: usize,
+    written_bytes: usize,
 }
 
 impl Clients {
     pub fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Clients {
         Clients {
-            shared,
             clients: BTreeMap::new(),
             tickets: Vec::new(),
             free: Vec::new(),
             delayed: None,
             told_early: Vec::new(),
-            stalled: BTreeSet::new(),
+            stalled: VecDeque::new(),
+            crowded: false,
+            expected_bytes: 0,
+            expected_bytes_max: UNKNOWN_BYTES_MAX / shared.config.workers,
+            shared,
             metrics,
             stopwatch: Stopwatch::new(),
         }
@@ -80,8 +92,10 @@ impl Clients {
 
     /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
     pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
-        self.stalled.remove(&id);
         let Some(client) = self.clients.remove(&id) else { return };
+        if client.stalled {
+            self.stalled.retain(|stalled| *stalled != id);
+        }
         for (ticket, part) in client.uncalled.into_iter().filter(|(ticket, _)| ticket.writes) {
             self.call(ticket, part, inputs);
         }
@@ -106,9 +120,7 @@ impl Clients {
 
     /// Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
-        for id in self.stalled.clone() {
-            self.issue(id, hub, inputs);
-        }
+        self.issue_stalled(hub, inputs);
         for ticket in std::mem::take(&mut self.told_early) {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
         }
@@ -128,13 +140,13 @@ impl Clients {
                 inbox.clear();
                 break;
             }
-            if client.entries.len() >= client.window() {
+            if client.is_full() {
                 // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
                 // may be all there is.
                 self.issue(id, hub, inputs);
                 self.write(id, hub);
                 let Some(client) = self.clients.get_mut(&id) else { return };
-                if client.entries.len() >= client.window() / 2 {
+                if !client.may_ask() {
                     client.paused = true;
                     hub.pause(id, true);
                     return;
@@ -167,22 +179,76 @@ impl Clients {
         self.write(id, hub);
     }
 
-    /// Calls what may be under way now: no more than the client's window, and nothing while it does not read.
+    /// Somebody who waited can go on: what it was sent has been taken since, or there is memory.
+    pub fn has_more(&self, hub: &Hub) -> bool {
+        let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(id)?)));
+        let mut ready = waiting.filter(|(id, client)| has_room(**id, client, hub));
+        ready.next().is_some_and(|(_, client)| self.next_fits(client))
+    }
+
+    /// Calls what may be under way now: no more than the client's window, nothing while it does not read, and of all
+    /// clients no more than there is memory for.
     fn issue(&mut self, id: ConnectionId, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
-        loop {
-            let Some(client) = self.clients.get_mut(&id) else { return };
-            let room = client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX;
-            let Some((ticket, part)) = client.uncalled.pop_front_if(|_| room) else {
-                if client.uncalled.is_empty() {
-                    self.stalled.remove(&id);
-                } else {
-                    self.stalled.insert(id);
-                }
-                return;
+        if !self.crowded {
+            self.crowded = !self.issue_some(id, usize::MAX, hub, inputs);
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !client.uncalled.is_empty() && !std::mem::replace(&mut client.stalled, true) {
+            self.stalled.push_back(id);
+        }
+    }
+
+    /// Those that wait have their turns, a few calls each, until nobody can go on.
+    fn issue_stalled(&mut self, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
+        self.crowded = false;
+        let mut in_vain = 0;
+        while in_vain < self.stalled.len() {
+            let Some(id) = self.stalled.pop_front() else { return };
+            let before = self.clients.get(&id).map_or(0, |client| client.uncalled.len());
+            let fits = self.issue_some(id, CALLS_PER_TURN, hub, inputs);
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            if client.uncalled.is_empty() {
+                client.stalled = false;
+                continue;
+            }
+            in_vain = if client.uncalled.len() < before { 0 } else { in_vain + 1 };
+            if !fits {
+                self.crowded = true;
+                return self.stalled.push_front(id);
+            }
+            self.stalled.push_back(id);
+        }
+    }
+
+    /// At most so many. False: there is no memory for the answer to the next one.
+    fn issue_some(
+        &mut self,
+        id: ConnectionId,
+        count: usize,
+        hub: &Hub,
+        inputs: &mut Vec<GatewayInput>,
+    ) -> bool {
+        for _ in 0..count {
+            let Some(client) = self.clients.get(&id).filter(|client| has_room(id, client, hub)) else {
+                break;
             };
+            if !self.next_fits(client) {
+                return false;
+            }
+            let Some(client) = self.clients.get_mut(&id) else { break };
+            let Some((mut ticket, part)) = client.uncalled.pop_front() else { break };
             client.calls += 1;
+            ticket.expected_bytes = client.expected_bytes(&part.operation);
+            self.expected_bytes += ticket.expected_bytes;
             self.call(ticket, part, inputs);
         }
+        true
+    }
+
+    /// There is memory for the answer to a client's next call. One that is too large for all of it is called alone.
+    fn next_fits(&self, client: &Client) -> bool {
+        let next = client.uncalled.front().map_or(0, |(_, part)| client.expected_bytes(&part.operation));
+        next == 0 || self.expected_bytes == 0 || self.expected_bytes + next <= self.expected_bytes_max
     }
 
     fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
@@ -223,6 +289,10 @@ impl Clients {
                 let said = self.shared.stats.report(&argument, &answer, now);
                 client.entries.push_back(Entry::said(said));
             }
+            Command::Get { keys, .. } if keys.iter().nth(KEYS_MAX).is_some() => {
+                let text = format!("too many keys in one line, at most {KEYS_MAX}");
+                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
+            }
             command @ (Command::Get { .. }
             | Command::Store { .. }
             | Command::Delete { .. }
@@ -237,8 +307,17 @@ impl Clients {
                     let key = part.key.clone();
                     let operation = Some(self.metrics.asked(&part.operation));
                     let number = number as u32;
-                    let ticket =
-                        Ticket { client: Some(id), entry, part: number, key, writes, operation, came: now };
+                    let ticket = Ticket {
+                        client: Some(id),
+                        entry,
+                        part: number,
+                        key,
+                        writes,
+                        operation,
+                        came: now,
+                        expected_bytes: 0,
+                        written_bytes: part.written_bytes(),
+                    };
                     client.uncalled.push_back((ticket, part));
                 }
             }
@@ -309,7 +388,11 @@ impl Clients {
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
         self.stopwatch.answered((0, ticket));
-        let Ticket { client: Some(id), entry, part, key, writes, operation, came: _ } = taken else { return };
+        self.expected_bytes -= taken.expected_bytes;
+        let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, .. } = taken
+        else {
+            return;
+        };
         self.metrics.answered(operation, &result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.calls -= usize::from(operation.is_some());
@@ -317,20 +400,17 @@ impl Clients {
         client.end(&key, writes);
         let bytes = match &result {
             Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
-            _no_value => 0,
+            _no_value => written_bytes,
         };
-        client.value_bytes = (client.value_bytes * 3 + bytes) / 4;
+        client.learn(bytes);
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         entry.answer(part as usize, result);
-        let held = client.held.is_some();
         if at == 0 {
             self.write(id, hub);
         }
         self.issue(id, hub, inputs);
-        if at == 0 || held {
-            self.resume(now, id, hub, inputs);
-        }
+        self.resume(now, id, hub, inputs);
     }
 
     /// Writes the answers that are whole, from the first on.
@@ -355,9 +435,11 @@ impl Clients {
     }
 
     fn resume(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let waits = client.held.as_ref().is_some_and(|request| client.must_wait(request));
-        if client.paused && !waits && client.entries.len() <= client.window() / 2 {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| client.paused && client.may_ask())
+        else {
+            return;
+        };
+        if !client.held.as_ref().is_some_and(|request| client.must_wait(request)) {
             client.paused = false;
             hub.pause(id, false);
             self.read(now, id, hub, inputs);
@@ -365,8 +447,26 @@ impl Clients {
     }
 }
 
+/// A call of the client's may be under way.
+fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
+    client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX
+}
+
+/// Keys of one line. Each costs some hundred bytes until it is answered; clients that fetch many send several lines.
+pub const KEYS_MAX: usize = 16_384;
+
+/// Answers under way over a whole gateway, whose sizes nobody knows before they come: each is taken for what its client
+/// read and wrote lately. Without it, clients that ask for large values at once fill the memory.
+const UNKNOWN_BYTES_MAX: usize = 48 * 1024 * 1024;
+
+/// Calls of one client before the next one has its turn.
+const CALLS_PER_TURN: usize = 16;
+
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -180,7 +180,7 @@ impl ServerNode {
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
-        if !self.arrived.is_empty() {
+        if !self.arrived.is_empty() || self.has_more() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -189,6 +189,15 @@ impl ServerNode {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending
+    }
+
+    /// A gateway whose requests wait has read its answers: nothing else may come that leads to a turn.
+    fn has_more(&mut self) -> bool {
+        let hub = self.post.hub();
+        self.deferred.iter().any(|one| match one {
+            Arrived::Gateway(id, _) => hub.backlog(*id) <= ANSWER_BYTES_MAX,
+            _never_deferred => true,
+        })
     }
 
     /// What was answered in this turn is written now.
