@@ -1,7 +1,7 @@
 //! [`GatewayLink`]: a gateway's core with the sockets it needs: what a gateway and a native client have in common.
 
 use crate::hub::{Happening, Hub};
-use crate::post::{Arrived, Me, Post, Target};
+use crate::post::{Arrived, Me, Post, Refusals, Target};
 use kumo_cluster::{
     Answer, Gateway, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings,
 };
@@ -20,7 +20,8 @@ pub struct GatewayLink {
     arrived: Vec<Arrived>,
     inputs: Vec<GatewayInput>,
     effects: Vec<GatewayEffect>,
-    /// Why a manager refused this process.
+    refusals: Refusals,
+    /// Why all managers refused this process.
     refused: Option<String>,
 }
 
@@ -58,6 +59,7 @@ impl GatewayLink {
             arrived: Vec::new(),
             inputs: Vec::new(),
             effects: Vec::new(),
+            refusals: Refusals::new(managers),
             refused: None,
         }
     }
@@ -89,7 +91,10 @@ impl GatewayLink {
             Arrived::Foreign(happening) => return foreign.push(happening),
             Arrived::ServerUp(id) => GatewayInput::ServerUp(id),
             Arrived::ServerDown(id) => GatewayInput::ServerDown(id),
-            Arrived::ManagerUp(address) => GatewayInput::ManagerUp(address),
+            Arrived::ManagerUp(address) => {
+                self.refusals.withdrawn(address);
+                GatewayInput::ManagerUp(address)
+            }
             Arrived::ManagerDown(address) => GatewayInput::ManagerDown(address),
             Arrived::Manager(address, message) => GatewayInput::Manager(address, message),
             // Nobody of the store dials a gateway.
@@ -100,7 +105,7 @@ impl GatewayLink {
                 return;
             }
             Arrived::Refused(Target::Manager(address), reason) => {
-                self.refused = Some(format!("manager {address}: {reason}"));
+                self.refused = self.refusals.refused(address, &reason);
                 return;
             }
             Arrived::Refused(Target::Server(id), reason) => {
@@ -152,5 +157,45 @@ impl GatewayLink {
 
     pub fn deadline(&self) -> Option<Time> {
         [self.gateway.deadline(), self.post.deadline()].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn settings() -> GatewaySettings {
+        GatewaySettings {
+            nonce: 1,
+            cluster: None,
+            get_retry_max: 1,
+            set_retry_max: 1,
+            delete_retry_max: 1,
+            renew_threshold: 1,
+            try_micros: 1_000_000,
+            request_micros: 1_000_000,
+            early_set: false,
+            early_delete: false,
+            spread_reads: false,
+            keepalive_micros: 1_000_000,
+            workers: 1,
+        }
+    }
+
+    #[test]
+    fn one_manager_that_refuses_ends_nothing_and_all_do() {
+        let managers = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let hub = Hub::new(Duration::from_secs(1));
+        let mut link = GatewayLink::new(settings(), &managers, hub, 1, Time(0));
+        let mut told = Vec::new();
+        let refused = |manager| Arrived::Refused(Target::Manager(manager), "full".to_owned());
+        link.take(refused(managers[1]), &mut Vec::new());
+        link.step(Time(1), &mut told);
+        assert!(told.is_empty(), "{told:?}");
+        link.take(refused(managers[0]), &mut Vec::new());
+        link.step(Time(2), &mut told);
+        let [Told::Refused(reason)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(reason, "manager 127.0.0.1:1: full; manager 127.0.0.1:2: full");
     }
 }

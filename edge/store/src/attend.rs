@@ -46,6 +46,7 @@ fn sync(core: &Core, stopping: &Stopping) {
     let Some(files) = core.files() else { return };
     let interval = files.log.syncs_at_intervals();
     while !stopping.wait(interval.unwrap_or(PREPARE_PERIOD).min(PREPARE_PERIOD).max(SYNC_INTERVAL_MIN)) {
+        files.folder.keep_room();
         let prepared = files.log.prepare();
         let synced = interval.map_or(Ok(()), |_| files.log.sync());
         // A full disk is told to whoever writes.

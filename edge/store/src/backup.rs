@@ -3,7 +3,7 @@
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault};
 use crate::engine::{Core, Files};
 use crate::error::OpenError;
-use crate::folder::{Folder, is_ours};
+use crate::folder::{Folder, LOCK, is_ours};
 use crate::segment::{Segment, hint_name};
 use kumo_cluster::Fault;
 use std::io;
@@ -27,14 +27,20 @@ impl Core {
         let Some(files) = self.files() else {
             return Err(Fault::Io("a store in memory has no files to back up".into()).into());
         };
+        // One at a time, and no segment goes while a backup needs it.
+        let _turn = files.removing.lock().expect("no panic under this lock");
         let disk = &files.folder.disk;
         let unfinished = start(disk, destination)?;
-        // No segment goes while the backup needs it.
-        let kept = files.removing.lock().expect("no panic under this lock");
-        let backup = files.write_backup(&unfinished, leave_out)?;
-        drop(kept);
-        finish(&**disk, &unfinished, destination)?;
-        Ok(backup)
+        // Locked until it has its name: whoever finds it meanwhile must not take it for one that was cut short.
+        let (copy, _) = Folder::open(disk.clone(), &unfinished, Access::Write)?;
+        let written = files.write_backup(&copy, leave_out).and_then(|backup| {
+            finish(&**disk, &unfinished, destination)?;
+            Ok(backup)
+        });
+        written.inspect_err(|_| {
+            // The space may be what the store itself lacks. What is left is removed by the next try.
+            let _ = clear(&**disk, &unfinished);
+        })
     }
 }
 
@@ -52,15 +58,23 @@ pub fn start(disk: &Arc<dyn Disk>, destination: &Path) -> Result<PathBuf, OpenEr
         What::File => return Err(OpenError::Exists(unfinished)),
         What::Folder => {}
     }
-    // A try that was cut short. Only what a store writes is removed.
+    // Only what a store writes is removed.
     let names = disk.list(&unfinished).map_err(failed)?;
     if !names.iter().all(|name| is_ours(name)) {
         return Err(OpenError::Exists(unfinished));
     }
-    for name in names {
-        disk.remove(&unfinished.join(name)).map_err(failed)?;
-    }
+    // A try that was cut short, or one that is under way, perhaps of another process.
+    let Some(_lock) = disk.lock(&unfinished.join(LOCK), Access::Write).map_err(failed)? else {
+        return Err(OpenError::Locked(unfinished));
+    };
+    clear(&**disk, &unfinished).map_err(failed)?;
     Ok(unfinished)
+}
+
+/// Removes all files of an unfinished store but the one that says whose it is.
+fn clear(disk: &dyn Disk, unfinished: &Path) -> io::Result<()> {
+    let names = disk.list(unfinished)?;
+    names.iter().filter(|name| *name != LOCK).try_for_each(|name| disk.remove(&unfinished.join(name)))
 }
 
 /// Gives the finished store its name.
@@ -74,8 +88,8 @@ pub fn finish(disk: &dyn Disk, unfinished: &Path, destination: &Path) -> Result<
 }
 
 impl Files {
-    fn write_backup(&self, unfinished: &Path, leave_out: &[&str]) -> Result<Backup, OpenError> {
-        let (copy, _) = Folder::open(self.folder.disk.clone(), unfinished, Access::Write)?;
+    fn write_backup(&self, copy: &Folder, leave_out: &[&str]) -> Result<Backup, OpenError> {
+        let unfinished = &copy.path;
         // Linked segments must be on the disk by themselves. What comes after this is in what is copied.
         self.log.sync()?;
         let segments = self.log.cut()?;
@@ -83,15 +97,16 @@ impl Files {
         let active = segments.last().map(|(active, _)| active.number);
         for (segment, bytes) in &segments {
             let path = unfinished.join(segment.path.file_name().expect("a segment has a name"));
-            let closed = Some(segment.number) != active && segment.synced() >= *bytes;
+            let closed = Some(segment.number) != active;
             // On another file system there are no links.
-            if closed && self.folder.disk.link(&segment.path, &path).is_ok() {
+            if closed && segment.synced() >= *bytes && self.folder.disk.link(&segment.path, &path).is_ok() {
                 backup.linked += 1;
             } else {
                 copy_bytes(&*self.folder.disk, segment, *bytes, &path)?;
                 backup.copied += 1;
             }
-            if segment.hinted.load(Ordering::Relaxed) {
+            // The one that was active may be longer by now, and its hint speaks for all of it.
+            if closed && segment.hinted.load(Ordering::Relaxed) {
                 let hint = hint_name(segment.number);
                 // Without it the start takes longer, nothing else.
                 let _ = self.folder.disk.link(&self.folder.path.join(&hint), &unfinished.join(&hint));

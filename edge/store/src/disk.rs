@@ -201,7 +201,9 @@ impl DiskFile for File {
 
     fn allocate(&self, end: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
-        match fallocate(self, FallocateFlags::KEEP_SIZE, 0, end) {
+        use rustix::io::retry_on_intr;
+        // A signal that comes meanwhile is no reason to refuse a record.
+        match retry_on_intr(|| fallocate(self, FallocateFlags::KEEP_SIZE, 0, end)) {
             Ok(()) => Ok(()),
             // A file system that cannot promise space: a full disk is then found by the write, which is repeated
             // until there is space, and nothing is answered before.

@@ -99,12 +99,9 @@ impl Engine {
     }
 
     /// What failed in the background at last, until it succeeds again: closing segments, compaction, syncs at
-    /// intervals.
+    /// intervals, keeping room for the next note.
     pub fn trouble(&self) -> Option<Fault> {
-        self.shared
-            .core
-            .files()
-            .and_then(|files| files.trouble.lock().expect("no panic under this lock").clone())
+        self.shared.core.trouble()
     }
 }
 
@@ -217,6 +214,12 @@ impl Core {
             return Ok(self.notes.lock().expect("no panic under this lock").get(name).cloned());
         };
         files.folder.note(name)
+    }
+
+    pub fn trouble(&self) -> Option<Fault> {
+        let files = self.files()?;
+        let trouble = files.trouble.lock().expect("no panic under this lock").clone();
+        trouble.or_else(|| files.folder.roomless())
     }
 
     pub fn head(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Head>, Fault> {

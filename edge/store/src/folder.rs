@@ -29,6 +29,8 @@ pub struct Folder {
     _lock: Lock,
     /// Notes are written one after the other. True: the disk knows which file has which note.
     pub noting: Mutex<bool>,
+    /// Why the next note has no room of its own.
+    pub roomless: Mutex<Option<Fault>>,
 }
 
 impl Folder {
@@ -57,10 +59,15 @@ impl Folder {
             let written = write_whole(&*disk, path, FORMAT, &[line.as_bytes()]);
             written.map_err(|error| fault("write", &path.join(FORMAT), &error))?;
         }
-        let folder = Folder { disk, path: path.into(), _lock: lock, noting: Mutex::new(false) };
+        let folder = Folder {
+            disk,
+            path: path.into(),
+            _lock: lock,
+            noting: Mutex::new(false),
+            roomless: Mutex::default(),
+        };
         if access == Access::Write {
-            // A disk that is full already: the first note may find room.
-            let _ = folder.room(0);
+            folder.reserve();
         }
         Ok((folder, created))
     }
@@ -123,7 +130,7 @@ pub fn is_ours(name: &str) -> bool {
 pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
 const FORMAT: &str = "FORMAT";
-const LOCK: &str = "LOCK";
+pub const LOCK: &str = "LOCK";
 const FORMAT_LINE: &str = "kumo store ";
 
 /// One line; more is not ours.

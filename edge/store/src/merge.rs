@@ -62,8 +62,9 @@ pub fn merge_on(disk: &Arc<dyn Disk>, destination: &Path, sources: &[&Path]) -> 
     }
     let usage = result.usage();
     (merged.items, merged.tombstones) = (usage.items, usage.tombstones);
-    drop(result);
+    // Locked until it has its name: whoever finds it meanwhile must not take it for one that was cut short.
     finish(&**disk, &unfinished, destination)?;
+    drop(result);
     Ok(merged)
 }
 

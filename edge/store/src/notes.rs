@@ -35,7 +35,8 @@ impl Folder {
             if !*named {
                 self.disk.sync_folder(&self.path)?;
             }
-            let file = self.room(HEAD_BYTES + content.len() as u64)?;
+            // Reserved or not, the note may fit: its writing tells.
+            let (file, _) = self.room(HEAD_BYTES + content.len() as u64)?;
             file.write_at(0, &crc)?;
             file.write_at(crc.len() as u64, &rest)?;
             file.sync()?;
@@ -49,9 +50,35 @@ impl Folder {
             Ok(())
         };
         write().map_err(|error| fault("write", &path, &error))?;
-        // A note of a new name took the room there was. If the disk has no more, the next note may find some.
-        let _ = self.room(0);
+        // A note of a new name took the room there was.
+        self.reserve();
         Ok(())
+    }
+
+    /// Sees whether the next note has its room by now. Why not, if not: [`Folder::roomless`].
+    pub fn keep_room(&self) {
+        if self.roomless().is_some() {
+            let _turn = self.noting.lock().expect("no panic under this lock");
+            self.reserve();
+        }
+    }
+
+    /// Why the next note has no room of its own; it may find some all the same.
+    pub fn roomless(&self) -> Option<Fault> {
+        self.roomless.lock().expect("no panic under this lock").clone()
+    }
+
+    /// Room for the next note. Without it nothing has failed yet, and nobody waits for the answer.
+    pub fn reserve(&self) {
+        let lacking = match self.room(0) {
+            Ok((_, reserved)) => reserved.err(),
+            Err(error) => Some(error),
+        };
+        let path = self.path.join(ROOM);
+        // Of a full disk, too, it says what lacks the space.
+        let lacking =
+            lacking.map(|error| Fault::Io(format!("reserve space for {}: {error}", path.display())));
+        *self.roomless.lock().expect("no panic under this lock") = lacking;
     }
 
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
@@ -75,15 +102,15 @@ impl Folder {
         Ok(names.iter().filter_map(|name| name.strip_suffix(NOTE)).map(str::to_owned).collect())
     }
 
-    /// The file of the next note, with its space.
-    pub fn room(&self, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
+    /// The file of the next note, and whether it has its space.
+    fn room(&self, bytes: u64) -> io::Result<(Box<dyn DiskFile>, io::Result<()>)> {
         let path = self.path.join(ROOM);
         let file = match self.disk.what(&path)? {
             What::Missing => self.disk.create(&path)?,
             What::File | What::Folder => self.disk.open(&path, Access::Write)?,
         };
-        file.allocate(bytes.max(ROOM_BYTES))?;
-        Ok(file)
+        let reserved = file.allocate(bytes.max(ROOM_BYTES));
+        Ok((file, reserved))
     }
 }
 

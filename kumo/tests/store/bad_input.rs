@@ -1,6 +1,7 @@
 //! Clients that send nonsense, send for ever, send slowly, or never read: they are told or closed, others are served,
 //! and the gateway's memory stays bounded.
 
+use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::load::Load;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -114,11 +115,69 @@ fn clients_that_do_not_read_cost_little() {
     println!("deaf clients: {before} bytes before, {with_deaf} with them; {tally}");
 }
 
+#[test]
+fn many_that_ask_for_large_values_at_once_cost_little() {
+    let cluster = Cluster::start(1, 3, &[]);
+    let address = cluster.gateway.address;
+    store_large(address);
+    let before = cluster.gateway.memory_bytes();
+    let mut others = Client::open(address).unwrap();
+    let mut most = 0;
+    // Fresh ones, of whose values nothing is known; and lines of many keys, which are longer in memory than on the wire.
+    let line = format!("get{}\r\n", " k".repeat(16_000));
+    let asked = ["get large\r\n".repeat(12), line.repeat(30)];
+    let deaf: Vec<TcpStream> = (0..50)
+        .map(|count| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let asked = &asked[usize::from(count >= 48)];
+            // Not all of it may be taken: nobody reads it.
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write_all(asked.as_bytes());
+            stream
+        })
+        .collect();
+    for count in 0..60 {
+        assert!(others.set("other", &count.to_string()).unwrap(), "others are served");
+        assert_eq!(others.get("other").unwrap(), Some(count.to_string()));
+        most = most.max(cluster.gateway.memory_bytes());
+    }
+    drop(deaf);
+    assert!(most < before + CROWD_BYTES_MAX, "{before} bytes grew to {most}");
+    println!("a crowd that does not read: {before} bytes before, {most} at most");
+}
+
+#[test]
+fn a_slow_reader_gets_all_it_asked_for() {
+    let cluster = Cluster::start(1, 3, &[]);
+    let address = cluster.gateway.address;
+    store_large(address);
+    let mut slow = TcpStream::connect(address).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.write_all("get large\r\n".repeat(40).as_bytes()).unwrap();
+    let mut others = Client::open(address).unwrap();
+    for count in 0..100 {
+        assert!(others.set("other", &count.to_string()).unwrap(), "others are served");
+    }
+    let head = format!("VALUE large 0 {VALUE_BYTES}\r\n");
+    let mut answer = vec![0; head.len() + VALUE_BYTES + "\r\nEND\r\n".len()];
+    for count in 0..40 {
+        slow.read_exact(&mut answer).unwrap_or_else(|error| panic!("answer {count}: {error}"));
+        assert!(answer.starts_with(head.as_bytes()) && answer.ends_with(b"v\r\nEND\r\n"), "answer {count}");
+    }
+}
+
+fn store_large(address: SocketAddr) {
+    let mut writer = TcpStream::connect(address).unwrap();
+    let request = format!("set large 0 0 {VALUE_BYTES}\r\n{}\r\n", "v".repeat(VALUE_BYTES));
+    assert_eq!(told(&mut writer, request.as_bytes()), "STORED\r\n");
+}
+
 /// Requests that memcached refuses, and how the refusal begins. The connection may end with it.
 fn malformed(address: SocketAddr) -> usize {
     let long_key = format!("get {}\r\n", "k".repeat(251));
     let too_large = format!("set k 0 0 {}\r\n{}\r\n", 2 << 20, "v".repeat(2 << 20));
-    let cases: [(&[u8], &str); 13] = [
+    let many_keys = format!("get{}\r\n", " k".repeat(16_385));
+    let cases: [(&[u8], &str); 14] = [
         (b"bogus\r\n", "ERROR\r\n"),
         (b"\r\n", "ERROR\r\n"),
         (b"set\r\n", "ERROR\r\n"),
@@ -132,6 +191,7 @@ fn malformed(address: SocketAddr) -> usize {
         (b"incr k minus\r\n", "CLIENT_ERROR"),
         (b"set past 0 -1 1\r\nx\r\nget past\r\n", "STORED\r\nEND\r\n"),
         (b"get \x01\x02\x7f\r\n", "END\r\n"),
+        (many_keys.as_bytes(), "CLIENT_ERROR too many keys in one line, at most 16384\r\n"),
     ];
     for (bytes, expected) in &cases {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -254,3 +314,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all bad clients of a test together may cost.
 const MEMORY_BYTES_MAX: u64 = 192 << 20;
+
+/// Fifty that do not read, at most five answers of a megabyte each, in buffers that grew by doubling.
+const CROWD_BYTES_MAX: u64 = 512 << 20;

@@ -22,7 +22,7 @@ pub struct Cluster {
     pub servers: Vec<Node>,
     pub gateway: Node,
     /// Where the managers listen for kumoctl.
-    controls: Vec<SocketAddr>,
+    pub controls: Vec<SocketAddr>,
 }
 
 /// One process, or the place where it runs.

@@ -14,10 +14,12 @@ mod garbage;
 mod http_client;
 mod load;
 mod logins;
+mod logs;
 mod managers;
 #[path = "../chaos/namespaces.rs"]
 mod namespaces;
 mod native;
+mod options;
 mod pair;
 mod pair_cuts;
 mod recordings;
@@ -26,4 +28,5 @@ mod replaces;
 mod restore;
 mod seed;
 mod servers;
+mod tools;
 mod workers;

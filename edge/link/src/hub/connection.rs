@@ -172,7 +172,8 @@ impl Connection {
         if self.outbox.is_empty() && self.outbox.capacity() > KEEP_BYTES {
             self.outbox = BytesMut::new();
         }
-        if self.outbox.len() > OUT_BYTES_MAX {
+        // One that is slowed down got no more than it was asked for before: it may read as slowly as it wants.
+        if self.outbox.len() > OUT_BYTES_MAX && !self.slows {
             return Err(io::Error::other("the other side does not read"));
         }
         if self.full && self.outbox.len() <= OUT_BYTES_PAUSE {
@@ -218,3 +219,30 @@ const OUT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Memory an empty outbox keeps for the next turn.
 const KEEP_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadyList, Token};
+    use kumo_session::ConnectionId;
+
+    #[test]
+    fn who_is_slowed_is_never_cut_and_a_node_that_does_not_read_is() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let flushed = |make: fn(TcpStream, Arc<Signal>) -> Connection| {
+                let _deaf = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_nonblocking(true).unwrap();
+                let signal = Signal::new(Token::Arrival(ConnectionId(1)), &Arc::new(ReadyList::default()));
+                let mut connection = make(TcpStream::from_std(stream).unwrap(), signal);
+                // More than a kernel takes at once.
+                connection.outbox = BytesMut::zeroed(OUT_BYTES_MAX + (64 << 20));
+                connection.flush()
+            };
+            assert!(flushed(Connection::client).is_ok());
+            assert!(flushed(Connection::accepted).is_err());
+        });
+    }
+}

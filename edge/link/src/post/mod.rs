@@ -2,6 +2,10 @@
 //! who is at the other end; what is said is the cores' business.
 
 mod dial;
+mod packed;
+mod refusals;
+
+pub use refusals::Refusals;
 
 use crate::hub::{Happening, Hub};
 use bytes::{Bytes, BytesMut};
@@ -149,8 +153,10 @@ impl Post {
     }
 
     pub fn send_server(&mut self, to: ServerId, message: &Message) {
-        if let Some(&id) = self.servers.get(&to) {
-            self.send(id, message);
+        if let Some(&id) = self.servers.get(&to)
+            && let Some(outbox) = self.hub.outbox(id)
+        {
+            packed::append(message, outbox);
         }
     }
 
@@ -274,7 +280,9 @@ impl Post {
                 let target = *target;
                 return self.greeted(id, target, body, arrived);
             }
-            Line::Server(server) => arrived.push(Arrived::Server(*server, said(body)?)),
+            Line::Server(server) => {
+                arrived.push(Arrived::Server(*server, packed::read(body, FRAME_BYTES_MAX)?));
+            }
             Line::Manager(address) => arrived.push(Arrived::Manager(*address, said(body)?)),
             Line::Gateway => arrived.push(Arrived::Gateway(id, said(body)?)),
             Line::Tool => arrived.push(Arrived::Tool(id, body)),

@@ -1,6 +1,7 @@
 //! [`Clients`]: the memcached connections of a gateway's worker. Requests become calls of the core; answers go back in the
 //! order of the requests, whatever order they came in.
 
+use super::client::Client;
 use super::gateway::Shared;
 use super::request::{Entry, Part};
 use super::stats::PROTOCOL_VERSION;
@@ -11,8 +12,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply, key_hash};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Keys, Outcome, Request};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Request};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// All memcached clients of a worker.
@@ -25,45 +26,21 @@ pub struct Clients {
     /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
     delayed: Option<Time>,
     told_early: Vec<u64>,
-    /// Clients with calls that wait until they have read their answers.
-    stalled: BTreeSet<ConnectionId>,
+    /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
+    /// one whose turn is next.
+    stalled: VecDeque<ConnectionId>,
+    /// The first of them waits for memory: the others have their turn after it, and newcomers after them.
+    crowded: bool,
+    /// Answers under way, as far as can be told, and how many there may be of them.
+    expected_bytes: usize,
+    expected_bytes_max: usize,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
 }
 
-/// One memcached connection.
-struct Client {
-    decoder: Decoder,
-    /// Requests that have no whole answer yet, or stand behind one, in order.
-    entries: VecDeque<Entry>,
-    /// Requests that were answered before the first of `entries`.
-    answered: u64,
-    /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
-    /// every request sees what those before it did, as memcached's clients expect.
-    under_way: HashMap<Bytes, UnderWay>,
-    /// A flush of everything is under way: what comes after it must not be deleted by it, nor see what was before.
-    flushing: bool,
-    /// The next request, which waits for that.
-    held: Option<Request>,
-    /// Parts of its requests that are not called yet, in order, and how many are.
-    uncalled: VecDeque<(Ticket, Part)>,
-    calls: usize,
-    /// Of the answers that it got lately.
-    value_bytes: usize,
-    /// Nothing more is read: answered and closed.
-    ending: bool,
-    paused: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct UnderWay {
-    reads: u32,
-    writes: u32,
-}
-
 /// Whose call it is.
 #[derive(Default)]
-struct Ticket {
+pub struct Ticket {
     client: Option<ConnectionId>,
     /// The request, counted on its connection, and which of its keys.
     entry: u64,
@@ -73,18 +50,24 @@ struct Ticket {
     /// Which operation, as the metrics count it; none: a flush, which does not count among the client's calls.
     operation: Option<usize>,
     came: Time,
+    /// What its answer was taken for, and what it writes.
+    expected_bytes: usize,
+    written_bytes: usize,
 }
 
 impl Clients {
     pub fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Clients {
         Clients {
-            shared,
             clients: BTreeMap::new(),
             tickets: Vec::new(),
             free: Vec::new(),
             delayed: None,
             told_early: Vec::new(),
-            stalled: BTreeSet::new(),
+            stalled: VecDeque::new(),
+            crowded: false,
+            expected_bytes: 0,
+            expected_bytes_max: UNKNOWN_BYTES_MAX / shared.config.workers,
+            shared,
             metrics,
             stopwatch: Stopwatch::new(),
         }
@@ -103,26 +86,16 @@ impl Clients {
     pub fn up(&mut self, id: ConnectionId) {
         let decoder = Decoder::new(self.shared.config.value_bytes_max);
         let guarded = self.shared.config.credentials.is_some();
-        let client = Client {
-            decoder: if guarded { decoder.guarded() } else { decoder },
-            entries: VecDeque::new(),
-            answered: 0,
-            under_way: HashMap::new(),
-            flushing: false,
-            held: None,
-            uncalled: VecDeque::new(),
-            calls: 0,
-            value_bytes: VALUE_BYTES_FIRST,
-            ending: false,
-            paused: false,
-        };
+        let client = Client::new(if guarded { decoder.guarded() } else { decoder });
         self.clients.insert(id, client);
     }
 
     /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
     pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
-        self.stalled.remove(&id);
         let Some(client) = self.clients.remove(&id) else { return };
+        if client.stalled {
+            self.stalled.retain(|stalled| *stalled != id);
+        }
         for (ticket, part) in client.uncalled.into_iter().filter(|(ticket, _)| ticket.writes) {
             self.call(ticket, part, inputs);
         }
@@ -147,9 +120,7 @@ impl Clients {
 
     /// Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
-        for id in self.stalled.clone() {
-            self.issue(id, hub, inputs);
-        }
+        self.issue_stalled(hub, inputs);
         for ticket in std::mem::take(&mut self.told_early) {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
         }
@@ -169,13 +140,13 @@ impl Clients {
                 inbox.clear();
                 break;
             }
-            if client.entries.len() >= client.window() {
+            if client.is_full() {
                 // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
                 // may be all there is.
                 self.issue(id, hub, inputs);
                 self.write(id, hub);
                 let Some(client) = self.clients.get_mut(&id) else { return };
-                if client.entries.len() >= client.window() / 2 {
+                if !client.may_ask() {
                     client.paused = true;
                     hub.pause(id, true);
                     return;
@@ -208,22 +179,76 @@ impl Clients {
         self.write(id, hub);
     }
 
-    /// Calls what may be under way now: no more than the client's window, and nothing while it does not read.
+    /// Somebody who waited can go on: what it was sent has been taken since, or there is memory.
+    pub fn has_more(&self, hub: &Hub) -> bool {
+        let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(id)?)));
+        let mut ready = waiting.filter(|(id, client)| has_room(**id, client, hub));
+        ready.next().is_some_and(|(_, client)| self.next_fits(client))
+    }
+
+    /// Calls what may be under way now: no more than the client's window, nothing while it does not read, and of all
+    /// clients no more than there is memory for.
     fn issue(&mut self, id: ConnectionId, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
-        loop {
-            let Some(client) = self.clients.get_mut(&id) else { return };
-            let room = client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX;
-            let Some((ticket, part)) = client.uncalled.pop_front_if(|_| room) else {
-                if client.uncalled.is_empty() {
-                    self.stalled.remove(&id);
-                } else {
-                    self.stalled.insert(id);
-                }
-                return;
+        if !self.crowded {
+            self.crowded = !self.issue_some(id, usize::MAX, hub, inputs);
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !client.uncalled.is_empty() && !std::mem::replace(&mut client.stalled, true) {
+            self.stalled.push_back(id);
+        }
+    }
+
+    /// Those that wait have their turns, a few calls each, until nobody can go on.
+    fn issue_stalled(&mut self, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
+        self.crowded = false;
+        let mut in_vain = 0;
+        while in_vain < self.stalled.len() {
+            let Some(id) = self.stalled.pop_front() else { return };
+            let before = self.clients.get(&id).map_or(0, |client| client.uncalled.len());
+            let fits = self.issue_some(id, CALLS_PER_TURN, hub, inputs);
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            if client.uncalled.is_empty() {
+                client.stalled = false;
+                continue;
+            }
+            in_vain = if client.uncalled.len() < before { 0 } else { in_vain + 1 };
+            if !fits {
+                self.crowded = true;
+                return self.stalled.push_front(id);
+            }
+            self.stalled.push_back(id);
+        }
+    }
+
+    /// At most so many. False: there is no memory for the answer to the next one.
+    fn issue_some(
+        &mut self,
+        id: ConnectionId,
+        count: usize,
+        hub: &Hub,
+        inputs: &mut Vec<GatewayInput>,
+    ) -> bool {
+        for _ in 0..count {
+            let Some(client) = self.clients.get(&id).filter(|client| has_room(id, client, hub)) else {
+                break;
             };
+            if !self.next_fits(client) {
+                return false;
+            }
+            let Some(client) = self.clients.get_mut(&id) else { break };
+            let Some((mut ticket, part)) = client.uncalled.pop_front() else { break };
             client.calls += 1;
+            ticket.expected_bytes = client.expected_bytes(&part.operation);
+            self.expected_bytes += ticket.expected_bytes;
             self.call(ticket, part, inputs);
         }
+        true
+    }
+
+    /// There is memory for the answer to a client's next call. One that is too large for all of it is called alone.
+    fn next_fits(&self, client: &Client) -> bool {
+        let next = client.uncalled.front().map_or(0, |(_, part)| client.expected_bytes(&part.operation));
+        next == 0 || self.expected_bytes == 0 || self.expected_bytes + next <= self.expected_bytes_max
     }
 
     fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
@@ -264,6 +289,10 @@ impl Clients {
                 let said = self.shared.stats.report(&argument, &answer, now);
                 client.entries.push_back(Entry::said(said));
             }
+            Command::Get { keys, .. } if keys.iter().nth(KEYS_MAX).is_some() => {
+                let text = format!("too many keys in one line, at most {KEYS_MAX}");
+                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
+            }
             command @ (Command::Get { .. }
             | Command::Store { .. }
             | Command::Delete { .. }
@@ -278,8 +307,17 @@ impl Clients {
                     let key = part.key.clone();
                     let operation = Some(self.metrics.asked(&part.operation));
                     let number = number as u32;
-                    let ticket =
-                        Ticket { client: Some(id), entry, part: number, key, writes, operation, came: now };
+                    let ticket = Ticket {
+                        client: Some(id),
+                        entry,
+                        part: number,
+                        key,
+                        writes,
+                        operation,
+                        came: now,
+                        expected_bytes: 0,
+                        written_bytes: part.written_bytes(),
+                    };
                     client.uncalled.push_back((ticket, part));
                 }
             }
@@ -350,7 +388,11 @@ impl Clients {
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
         self.stopwatch.answered((0, ticket));
-        let Ticket { client: Some(id), entry, part, key, writes, operation, came: _ } = taken else { return };
+        self.expected_bytes -= taken.expected_bytes;
+        let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, .. } = taken
+        else {
+            return;
+        };
         self.metrics.answered(operation, &result);
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.calls -= usize::from(operation.is_some());
@@ -358,20 +400,17 @@ impl Clients {
         client.end(&key, writes);
         let bytes = match &result {
             Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
-            _no_value => 0,
+            _no_value => written_bytes,
         };
-        client.value_bytes = (client.value_bytes * 3 + bytes) / 4;
+        client.learn(bytes);
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         entry.answer(part as usize, result);
-        let held = client.held.is_some();
         if at == 0 {
             self.write(id, hub);
         }
         self.issue(id, hub, inputs);
-        if at == 0 || held {
-            self.resume(now, id, hub, inputs);
-        }
+        self.resume(now, id, hub, inputs);
     }
 
     /// Writes the answers that are whole, from the first on.
@@ -396,9 +435,11 @@ impl Clients {
     }
 
     fn resume(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        let waits = client.held.as_ref().is_some_and(|request| client.must_wait(request));
-        if client.paused && !waits && client.entries.len() <= client.window() / 2 {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| client.paused && client.may_ask())
+        else {
+            return;
+        };
+        if !client.held.as_ref().is_some_and(|request| client.must_wait(request)) {
             client.paused = false;
             hub.pause(id, false);
             self.read(now, id, hub, inputs);
@@ -406,66 +447,26 @@ impl Clients {
     }
 }
 
-impl Client {
-    /// Requests it may have under way: fewer when their answers are long.
-    fn window(&self) -> usize {
-        (ANSWER_BYTES_MAX / (self.value_bytes + 1)).clamp(ENTRIES_MIN, ENTRIES_MAX)
-    }
-
-    /// A request before it on the same key is under way, and one of the two writes.
-    fn must_wait(&self, request: &Request) -> bool {
-        if self.under_way.is_empty() && !self.flushing {
-            return false;
-        }
-        let busy = |key: &Bytes, writes: bool| {
-            self.flushing
-                || self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
-        };
-        match &request.command {
-            Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),
-            Command::Get { keys, touch } => keys.iter().any(|key| busy(&key, touch.is_some())),
-            Command::Describe { key } => busy(key, false),
-            Command::Store { key, .. }
-            | Command::Delete { key, .. }
-            | Command::Arithmetic { key, .. }
-            | Command::Touch { key, .. } => busy(key, true),
-            // After all that was written before it.
-            Command::FlushAll { .. } => true,
-            Command::Verbosity
-            | Command::Version
-            | Command::Stats { .. }
-            | Command::Quit
-            | Command::Noop
-            | Command::Sasl(_) => false,
-        }
-    }
-
-    fn begin(&mut self, key: &Bytes, writes: bool) {
-        let open = self.under_way.entry(key.clone()).or_default();
-        *(if writes { &mut open.writes } else { &mut open.reads }) += 1;
-    }
-
-    fn end(&mut self, key: &Bytes, writes: bool) {
-        let Some(open) = self.under_way.get_mut(key) else { return };
-        *(if writes { &mut open.writes } else { &mut open.reads }) -= 1;
-        if open.reads == 0 && open.writes == 0 {
-            self.under_way.remove(key);
-        }
-    }
+/// A call of the client's may be under way.
+fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
+    client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX
 }
 
-/// Requests of one connection under way. Beyond it nothing more is read from it.
-const ENTRIES_MAX: usize = 1024;
-const ENTRIES_MIN: usize = 4;
+/// Keys of one line. Each costs some hundred bytes until it is answered; clients that fetch many send several lines.
+pub const KEYS_MAX: usize = 16_384;
 
-/// Answers that one connection may have under way, as far as its last ones tell.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Answers under way over a whole gateway, whose sizes nobody knows before they come: each is taken for what its client
+/// read and wrote lately. Without it, clients that ask for large values at once fill the memory.
+const UNKNOWN_BYTES_MAX: usize = 48 * 1024 * 1024;
 
-/// What a connection's values are taken for before it got any.
-const VALUE_BYTES_FIRST: usize = 256 * 1024;
+/// Calls of one client before the next one has its turn.
+const CALLS_PER_TURN: usize = 16;
 
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

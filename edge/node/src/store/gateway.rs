@@ -64,7 +64,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn new(config: GatewayConfig) -> Shared {
+    pub fn new(config: GatewayConfig) -> Shared {
         assert!(config.workers > 0, "a gateway without workers serves nobody");
         let metrics = Arc::new(GatewayMetrics::new(config.workers));
         let stats = Stats::new(&config, metrics.clone());

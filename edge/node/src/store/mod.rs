@@ -1,6 +1,7 @@
 //! The processes of the store: a loop each around its core.
 
 pub mod binary_log;
+mod client;
 mod clients;
 mod credentials;
 mod door;
@@ -13,6 +14,7 @@ mod report;
 mod request;
 mod server;
 mod stats;
+mod trouble;
 mod voter;
 mod worker;
 

@@ -48,6 +48,21 @@ pub struct Part {
     pub operation: Operation,
 }
 
+impl Part {
+    /// Of the value that it brings.
+    pub fn written_bytes(&self) -> usize {
+        match &self.operation {
+            Operation::Set { data, .. }
+            | Operation::Cas { data, .. }
+            | Operation::Add { data, .. }
+            | Operation::Replace { data, .. }
+            | Operation::Append { data, .. }
+            | Operation::Prepend { data, .. } => data.len(),
+            _without_a_value => 0,
+        }
+    }
+}
+
 impl Entry {
     /// Answered already, in these bytes.
     pub fn said(bytes: Bytes) -> Entry {

@@ -7,11 +7,12 @@
 use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
 use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
-use crate::post::{Arrived, Me, Post, Target};
+use crate::post::{Arrived, Me, Post, Refusals, Target};
 use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
+use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
@@ -56,6 +57,7 @@ struct ServerNode {
     engine: Engine,
     server: Server<Engine>,
     post: Post,
+    refusals: Refusals,
     arrived: Vec<Arrived>,
     effects: Vec<ServerEffect>,
     /// Requests of gateways that do not read their answers as fast as they ask.
@@ -71,6 +73,7 @@ struct ServerNode {
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
     garbage: GarbageWatch,
+    trouble: TroubleWatch,
     metrics: Arc<ServerMetrics>,
     stopwatch: Stopwatch,
     published: Time,
@@ -114,6 +117,7 @@ impl ServerNode {
         for &manager in &config.managers {
             post.dial(now, Target::Manager(manager));
         }
+        let refusals = Refusals::new(&config.managers);
         let (backup_done, backups) = mpsc::unbounded_channel();
         let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
@@ -121,10 +125,12 @@ impl ServerNode {
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
+            trouble: TroubleWatch::default(),
             config,
             engine,
             server,
             post,
+            refusals,
             arrived: Vec::new(),
             effects: Vec::new(),
             deferred: Vec::new(),
@@ -174,7 +180,7 @@ impl ServerNode {
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
-        if !self.arrived.is_empty() {
+        if !self.arrived.is_empty() || self.has_more() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -185,6 +191,15 @@ impl ServerNode {
         Poll::Pending
     }
 
+    /// A gateway whose requests wait has read its answers: nothing else may come that leads to a turn.
+    fn has_more(&mut self) -> bool {
+        let hub = self.post.hub();
+        self.deferred.iter().any(|one| match one {
+            Arrived::Gateway(id, _) => hub.backlog(*id) <= ANSWER_BYTES_MAX,
+            _never_deferred => true,
+        })
+    }
+
     /// What was answered in this turn is written now.
     fn measure(&mut self, now: Time) {
         self.stopwatch.written(&self.metrics.latencies);
@@ -192,6 +207,7 @@ impl ServerNode {
             self.published = now;
             self.metrics.publish(now, &self.server);
             self.garbage.look(now, self.server.garbage(), self.server.space());
+            self.trouble.look(now, self.engine.trouble());
         }
     }
 
@@ -236,7 +252,10 @@ impl ServerNode {
                 Arrived::Server(id, message) => ServerInput::Server(id, message),
                 Arrived::Gateway(id, message) => ServerInput::Gateway(id, message),
                 Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
-                Arrived::ManagerUp(address) => ServerInput::ManagerUp(address),
+                Arrived::ManagerUp(address) => {
+                    self.refusals.withdrawn(address);
+                    ServerInput::ManagerUp(address)
+                }
                 Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
                 Arrived::Manager(address, message) => ServerInput::Manager(address, message),
                 Arrived::Tool(id, body) => {
@@ -385,8 +404,10 @@ impl ServerNode {
                 warn!(manager = %address, reason, "refused");
             }
             Target::Manager(address) => {
-                error!(manager = %address, reason, "refused");
-                self.end = Some(Err(NodeError::Refused(format!("manager {address}: {reason}"))));
+                if let Some(said) = self.refusals.refused(address, &reason) {
+                    error!(reason = said, "the managers refuse this server");
+                    self.end = Some(Err(NodeError::Refused(said)));
+                }
             }
             Target::Server(id) => debug!(server = ?id, reason, "refused"),
         }

@@ -87,7 +87,7 @@ impl Worker {
         }
         self.link.step(now, &mut self.told);
         self.tell(now);
-        let more = self.link.flush(now);
+        let more = self.link.flush(now) || self.clients.has_more(self.link.hub());
         self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);

@@ -27,7 +27,11 @@ struct State {
     down: bool,
     capacity: Option<u64>,
     written_bytes: u64,
+    meddling: Option<(PathBuf, Meddling)>,
 }
+
+/// What others do in the middle of something.
+type Meddling = Box<dyn FnOnce() + Send>;
 
 #[derive(Clone, Default)]
 struct Content {
@@ -78,6 +82,11 @@ impl FaultyDisk {
     /// Bytes of all writes so far.
     pub fn written_bytes(&self) -> u64 {
         self.state().written_bytes
+    }
+
+    /// Done once, just before a file of that name is created.
+    pub fn meddle_before(&self, path: &Path, meddling: impl FnOnce() + Send + 'static) {
+        self.state().meddling = Some((path.into(), Box::new(meddling)));
     }
 
     pub fn is_down(&self) -> bool {
@@ -270,6 +279,10 @@ impl Disk for FaultyDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let meddling = self.state().meddling.take_if(|(before, _)| before == path);
+        if let Some((_, meddling)) = meddling {
+            meddling();
+        }
         let mut state = self.change()?;
         if state.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());

@@ -88,6 +88,51 @@ fn a_full_disk_takes_notes() {
     core.put_note("other", b"new").unwrap();
 }
 
+/// The note is small and the reserve of the next one is not: that it does not fit is no reason to end.
+#[test]
+fn a_note_that_fits_is_taken_though_no_room_can_be_reserved() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(core.trouble(), None);
+    let used: u64 = disk.names().iter().map(|path| disk.content(path).len() as u64).sum();
+    // The first takes the room; for a second one there is not enough.
+    disk.limit(Some(used + 2 * ROOM_BYTES - 1));
+    for name in ["lives", "cluster", "space"] {
+        core.put_note(name, b"small").unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        assert_eq!(core.note(name), Ok(Some(b"small".to_vec())));
+    }
+    let Some(Fault::Io(text)) = core.trouble() else { panic!("it is told that the room is lacking") };
+    assert_eq!(text, "reserve space for /store/ROOM: no storage space");
+    disk.limit(None);
+    core.files().unwrap().folder.keep_room();
+    assert_eq!(core.trouble(), None, "seen without a note");
+}
+
+#[test]
+fn a_note_is_taken_though_reserving_fails() {
+    // Whatever fails on the way: reserving, writing or giving names.
+    let mut failures = 0;
+    for change in 1..20 {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        core.put_note("space", b"old").unwrap();
+        disk.plan(super::faulty::Plan::FailAt(disk.changes() + change));
+        let result = core.put_note("space", b"new");
+        disk.plan(super::faulty::Plan::Nothing);
+        let found = core.note("space").unwrap();
+        match result {
+            Ok(()) => assert_eq!(found.as_deref(), Some(&b"new"[..])),
+            Err(fault) => {
+                failures += 1;
+                assert!(!fault.to_string().contains("reserve"), "{fault}");
+                assert!([&b"old"[..], b"new"].contains(&found.as_deref().unwrap()), "{found:?}");
+            }
+        }
+    }
+    // Two writes, the sync, the exchange, the sync of the folder; not what is reserved before and after.
+    assert_eq!(failures, 5);
+}
+
 #[test]
 fn a_disk_that_cannot_promise_space_keeps_what_it_accepted() {
     let disk = FaultyDisk::default();

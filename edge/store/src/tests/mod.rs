@@ -1,5 +1,6 @@
 //! Tests of the whole engine: against a model, through crashes, with damage, on a full disk.
 
+mod backups;
 mod crash;
 mod damage;
 mod faulty;

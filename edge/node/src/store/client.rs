@@ -1,0 +1,146 @@
+//! [`Client`]: one memcached connection: what it asked and was not told yet, and how much more it may ask.
+
+use super::clients::{KEYS_MAX, Ticket};
+use super::request::{Entry, Part};
+use bytes::Bytes;
+use kumo_cluster::Operation;
+use kumo_wire::memcache::{Command, Decoder, Keys, Request};
+use std::collections::{HashMap, VecDeque};
+
+/// One memcached connection.
+pub struct Client {
+    pub decoder: Decoder,
+    /// Requests that have no whole answer yet, or stand behind one, in order.
+    pub entries: VecDeque<Entry>,
+    /// Requests that were answered before the first of `entries`.
+    pub answered: u64,
+    /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
+    /// every request sees what those before it did, as memcached's clients expect.
+    under_way: HashMap<Bytes, UnderWay>,
+    /// A flush of everything is under way: what comes after it must not be deleted by it, nor see what was before.
+    pub flushing: bool,
+    /// The next request, which waits for that.
+    pub held: Option<Request>,
+    /// Parts of its requests that are not called yet, in order, and how many are.
+    pub uncalled: VecDeque<(Ticket, Part)>,
+    pub calls: usize,
+    /// Of the values that it read and wrote lately.
+    pub value_bytes: usize,
+    /// Some of its parts wait for a turn of their own.
+    pub stalled: bool,
+    /// Nothing more is read: answered and closed.
+    pub ending: bool,
+    pub paused: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct UnderWay {
+    reads: u32,
+    writes: u32,
+}
+
+impl Client {
+    pub fn new(decoder: Decoder) -> Client {
+        Client {
+            decoder,
+            entries: VecDeque::new(),
+            answered: 0,
+            under_way: HashMap::new(),
+            flushing: false,
+            held: None,
+            uncalled: VecDeque::new(),
+            calls: 0,
+            value_bytes: VALUE_BYTES_FIRST,
+            stalled: false,
+            ending: false,
+            paused: false,
+        }
+    }
+
+    /// Requests it may have under way: fewer when their answers are long.
+    pub fn window(&self) -> usize {
+        (ANSWER_BYTES_MAX / (self.value_bytes + 1)).clamp(ENTRIES_MIN, ENTRIES_MAX)
+    }
+
+    /// It asks faster than it is answered: nothing more is read from it.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= self.window() || self.uncalled.len() >= UNCALLED_MAX
+    }
+
+    /// What it asked is answered so far that more may be read.
+    pub fn may_ask(&self) -> bool {
+        self.entries.len() <= self.window() / 2 && self.uncalled.len() <= UNCALLED_MAX / 2
+    }
+
+    /// What the answer to its next call is taken for.
+    pub fn expected_bytes(&self, operation: &Operation) -> usize {
+        match operation {
+            Operation::Get | Operation::GetAndTouch { .. } => self.value_bytes.max(CALL_BYTES_MIN),
+            _answered_in_a_line => 0,
+        }
+    }
+
+    /// A value of so many bytes was read or written; 0: a request without one.
+    pub fn learn(&mut self, bytes: usize) {
+        self.value_bytes = (self.value_bytes * 3 + bytes) / 4;
+    }
+
+    /// A request before it on the same key is under way, and one of the two writes.
+    pub fn must_wait(&self, request: &Request) -> bool {
+        if self.under_way.is_empty() && !self.flushing {
+            return false;
+        }
+        let busy = |key: &Bytes, writes: bool| {
+            self.flushing
+                || self.under_way.get(key).is_some_and(|open| open.writes > 0 || (writes && open.reads > 0))
+        };
+        match &request.command {
+            Command::Get { keys: Keys::One(key), touch } => busy(key, touch.is_some()),
+            // One with more is refused.
+            Command::Get { keys, touch } => keys.iter().take(KEYS_MAX).any(|key| busy(&key, touch.is_some())),
+            Command::Describe { key } => busy(key, false),
+            Command::Store { key, .. }
+            | Command::Delete { key, .. }
+            | Command::Arithmetic { key, .. }
+            | Command::Touch { key, .. } => busy(key, true),
+            // After all that was written before it.
+            Command::FlushAll { .. } => true,
+            Command::Verbosity
+            | Command::Version
+            | Command::Stats { .. }
+            | Command::Quit
+            | Command::Noop
+            | Command::Sasl(_) => false,
+        }
+    }
+
+    pub fn begin(&mut self, key: &Bytes, writes: bool) {
+        let open = self.under_way.entry(key.clone()).or_default();
+        *(if writes { &mut open.writes } else { &mut open.reads }) += 1;
+    }
+
+    pub fn end(&mut self, key: &Bytes, writes: bool) {
+        let Some(open) = self.under_way.get_mut(key) else { return };
+        *(if writes { &mut open.writes } else { &mut open.reads }) -= 1;
+        if open.reads == 0 && open.writes == 0 {
+            self.under_way.remove(key);
+        }
+    }
+}
+
+/// Requests of one connection under way. Beyond it nothing more is read from it.
+const ENTRIES_MAX: usize = 1024;
+const ENTRIES_MIN: usize = 4;
+
+/// Answers that one connection may have under way, as far as its last ones tell.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Parts of its requests that were read and are not called yet, beyond which nothing more is read: a line of many keys
+/// is short, and each of its keys is not. The last line may add [`KEYS_MAX`].
+const UNCALLED_MAX: usize = 4096;
+
+/// What an answer is taken for at least: who got small values may ask for large ones next.
+const CALL_BYTES_MIN: usize = 48 * 1024;
+
+/// What a connection's values are taken for before it got any: the largest that there are, unless told otherwise.
+const VALUE_BYTES_FIRST: usize = 1024 * 1024;

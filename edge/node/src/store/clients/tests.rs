@@ -1,0 +1,246 @@
+//! How much clients may ask for, and that nobody waits for ever: clients on real sockets, with a test in the place of the
+//! gateway's core.
+
+use super::*;
+use crate::hub::Happening;
+use crate::store::gateway::GatewayConfig;
+use kumo_cluster::Operation;
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::task::Poll;
+use std::time::Duration;
+
+/// A worker's clients and sockets, and the calls that nobody answered yet.
+struct Desk {
+    clients: Clients,
+    hub: Hub,
+    door: TcpListener,
+    happened: Vec<Happening>,
+    inputs: Vec<GatewayInput>,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let shared = Arc::new(Shared::new(config()));
+        let metrics = shared.metrics.workers()[0].clone();
+        Desk {
+            clients: Clients::new(shared, metrics),
+            hub: Hub::new(Duration::from_secs(60)),
+            door: TcpListener::bind("127.0.0.1:0").unwrap(),
+            happened: Vec::new(),
+            inputs: Vec::new(),
+        }
+    }
+
+    /// A client that sent this.
+    fn client(&mut self, sent: &[u8]) -> (ConnectionId, TcpStream) {
+        let mut stream = TcpStream::connect(self.door.local_addr().unwrap()).unwrap();
+        let (guest, _) = self.door.accept().unwrap();
+        guest.set_nonblocking(true).unwrap();
+        let id = self.hub.take_in(guest).unwrap();
+        self.clients.up(id);
+        stream.write_all(sent).unwrap();
+        (id, stream)
+    }
+
+    /// Turns as those of a worker, until it wants no more of them and this holds.
+    async fn until(&mut self, mut holds: impl FnMut(&mut Desk) -> bool) {
+        poll_fn(|context| {
+            self.hub.poll(context, &mut self.happened);
+            for happening in std::mem::take(&mut self.happened) {
+                match happening {
+                    Happening::Readable(id) => {
+                        self.clients.read(Time(0), id, &mut self.hub, &mut self.inputs);
+                    }
+                    Happening::Ended(id) => self.clients.ended(id, &mut self.hub),
+                    Happening::Closed { id, .. } => self.clients.down(id, &mut self.inputs),
+                    Happening::Accepted { .. } | Happening::Dialled(_) => {}
+                }
+            }
+            self.clients.timeout(Time(0), &mut self.hub, &mut self.inputs);
+            self.hub.flush(&mut self.happened);
+            if self.clients.has_more(&self.hub) || !self.happened.is_empty() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if holds(self) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Answers all calls that are under way with that value. Returns how many there were.
+    fn answer(&mut self, data: &Bytes) -> usize {
+        let calls = std::mem::take(&mut self.inputs);
+        for call in &calls {
+            let GatewayInput::Call { ticket, .. } = call else { panic!("only calls here") };
+            let value = Reply::Value { clock: 1, flags: 0, ttl: None, data: data.clone() };
+            self.clients.done(Time(0), *ticket, Ok(Answer::Reply(value)), &mut self.hub, &mut self.inputs);
+        }
+        calls.len()
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Far beyond what a busy machine needs: who waits so long waits for a turn that never comes.
+    let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await });
+    ended.expect("nobody waits for ever");
+}
+
+/// Nobody answers: what is under way stays so.
+#[test]
+fn of_many_clients_that_ask_for_large_values_few_calls_are_under_way() {
+    run(async {
+        let mut desk = Desk::new();
+        let guests: Vec<_> = (0..100).map(|_| desk.client("get large\r\n".repeat(4).as_bytes())).collect();
+        let asked =
+            |desk: &Desk| desk.clients.clients.values().map(|client| client.entries.len()).sum::<usize>();
+        desk.until(|desk| asked(desk) == 4 * guests.len()).await;
+        let calls = desk.inputs.len();
+        assert!((1..=48).contains(&calls), "each taken for a megabyte: {calls}");
+        assert!(desk.clients.expected_bytes <= UNKNOWN_BYTES_MAX);
+    });
+}
+
+#[test]
+fn all_have_their_turn_when_memory_is_short() {
+    run(async {
+        let mut desk = Desk::new();
+        let data = Bytes::from(vec![b'v'; 300 << 10]);
+        let bytes = 4 * answer_bytes(&data);
+        let readers: Vec<_> = (0..100)
+            .map(|_| {
+                let (_, stream) = desk.client("get large\r\n".repeat(4).as_bytes());
+                std::thread::spawn(move || read_exactly(&stream, bytes))
+            })
+            .collect();
+        let mut answered = 0;
+        while answered < 4 * readers.len() {
+            desk.until(|desk| !desk.inputs.is_empty()).await;
+            assert!(desk.clients.expected_bytes <= UNKNOWN_BYTES_MAX);
+            answered += desk.answer(&data);
+        }
+        desk.until(|desk| !desk.hub.has_output()).await;
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert_eq!((desk.clients.expected_bytes, desk.clients.stalled.len()), (0, 0));
+    });
+}
+
+/// Its answers may be taken in one go, and nothing else happens that would lead to another turn.
+#[test]
+fn a_client_that_reads_again_is_served_again() {
+    run(async {
+        let mut desk = Desk::new();
+        let (id, stream) = desk.client("get large\r\n".repeat(30).as_bytes());
+        let large = Bytes::from(vec![b'v'; 1 << 20]);
+        desk.until(|desk| !desk.inputs.is_empty()).await;
+        let (mut answered, mut read) = (0, 0);
+        while answered < 30 {
+            answered += desk.answer(&large);
+            desk.until(|_| true).await;
+            if answered < 30 && desk.inputs.is_empty() {
+                assert!(desk.hub.backlog(id) > BACKLOG_BYTES_MAX, "it waits because it does not read");
+                read += drain(&stream);
+                let (reader, rest) = (stream.try_clone().unwrap(), answered * answer_bytes(&large) - read);
+                let reading = std::thread::spawn(move || read_exactly(&reader, rest));
+                desk.until(|desk| !desk.inputs.is_empty()).await;
+                desk.until(|desk| !desk.hub.has_output()).await;
+                reading.join().unwrap();
+                read += rest;
+            }
+        }
+    });
+}
+
+#[test]
+fn what_was_read_and_not_called_is_bounded() {
+    run(async {
+        let mut desk = Desk::new();
+        let line = format!("get{}\r\n", " large".repeat(KEYS_MAX));
+        let data = Bytes::from_static(b"v");
+        let bytes = 3 * (KEYS_MAX * (answer_bytes(&data) - 5) + 5);
+        let (id, stream) = desk.client(b"");
+        let mut writer = stream.try_clone().unwrap();
+        let writing = std::thread::spawn(move || writer.write_all(line.repeat(3).as_bytes()).unwrap());
+        let reading = std::thread::spawn(move || read_exactly(&stream, bytes));
+        let mut answered = 0;
+        while answered < 3 * KEYS_MAX {
+            desk.until(|desk| !desk.inputs.is_empty()).await;
+            let waiting = desk.clients.clients[&id].uncalled.len();
+            assert!(waiting < KEYS_MAX + 4096, "{waiting}");
+            answered += desk.answer(&data);
+        }
+        desk.until(|desk| !desk.hub.has_output()).await;
+        writing.join().unwrap();
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn a_line_of_too_many_keys_is_refused_and_the_next_is_served() {
+    run(async {
+        let mut desk = Desk::new();
+        let sent = format!("get{}\r\nget one\r\n", " k".repeat(KEYS_MAX + 1));
+        let (_, stream) = desk.client(sent.as_bytes());
+        desk.until(|desk| !desk.inputs.is_empty()).await;
+        assert_eq!(desk.inputs.len(), 1, "none of the many is called");
+        assert!(
+            matches!(&desk.inputs[0], GatewayInput::Call { operation: Operation::Get, key, .. } if key == "one")
+        );
+        desk.answer(&Bytes::from_static(b"v"));
+        desk.until(|desk| !desk.hub.has_output()).await;
+        let expected =
+            "CLIENT_ERROR too many keys in one line, at most 16384\r\nVALUE one 0 1\r\nv\r\nEND\r\n";
+        let mut said = vec![0; expected.len()];
+        (&stream).read_exact(&mut said).unwrap();
+        assert_eq!(String::from_utf8(said).unwrap(), expected);
+    });
+}
+
+/// Of the answer to `get large` with that value.
+fn answer_bytes(data: &Bytes) -> usize {
+    format!("VALUE large 0 {}\r\n\r\nEND\r\n", data.len()).len() + data.len()
+}
+
+/// Reads what is there now.
+fn drain(mut stream: &TcpStream) -> usize {
+    stream.set_nonblocking(true).unwrap();
+    let mut piece = vec![0; 1 << 20];
+    let mut count = 0;
+    while let Ok(read @ 1..) = stream.read(&mut piece) {
+        count += read;
+    }
+    stream.set_nonblocking(false).unwrap();
+    count
+}
+
+fn read_exactly(stream: &TcpStream, bytes: usize) {
+    let read = std::io::copy(&mut stream.take(bytes as u64), &mut std::io::sink()).unwrap();
+    assert_eq!(read, bytes as u64);
+}
+
+fn config() -> GatewayConfig {
+    let second = Duration::from_secs(1);
+    GatewayConfig {
+        managers: Vec::new(),
+        get_retry_max: 1,
+        set_retry_max: 1,
+        delete_retry_max: 1,
+        renew_threshold: 1,
+        try_for: second,
+        request_for: second,
+        early_set: false,
+        early_delete: false,
+        spread_reads: false,
+        keepalive: second,
+        dial_for: second,
+        key_prefix: Vec::new(),
+        value_bytes_max: 1 << 20,
+        connections_max: 1000,
+        allow_flush: false,
+        credentials: None,
+        workers: 1,
+        http: None,
+    }
+}

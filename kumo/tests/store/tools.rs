@@ -1,0 +1,51 @@
+//! An operator's tools on a running store.
+
+use crate::client::Client;
+use crate::cluster::{Cluster, KUMO, strings, until};
+use std::process::Command;
+
+#[test]
+fn a_replace_moves_what_a_new_server_owns_and_kumohash_names_it() {
+    let mut cluster = Cluster::start(1, 2, &[]);
+    let mut client = Client::open(cluster.gateway.address).unwrap();
+    // What repeats itself is compressed on its way to the new server.
+    let value = |key: usize| format!("{key} {}", "again and ".repeat(200));
+    for key in 0..KEYS {
+        assert!(client.set(&format!("key-{key}"), &value(key)).unwrap());
+    }
+    cluster.add_server();
+    let added = cluster.servers[2].address.to_string();
+    until("the new one is known", || {
+        strings(&cluster.try_stat()?["not_attached"]).contains(&added).then_some(())
+    });
+    cluster.order(&["attach-noreplace"]);
+    cluster.order(&["replace"]);
+    cluster.until_settled();
+    cluster.until_active(3);
+    // It has all of it: every key is on three servers, and the other two are gone.
+    let owners = kumohash(&["-m", &cluster.controls[0].to_string(), "assign", "key-0"]);
+    for server in &cluster.servers {
+        assert!(owners.contains(&server.address.to_string()), "{owners}");
+    }
+    for lost in [0, 1] {
+        cluster.servers[lost].kill();
+        cluster.until_fault(lost);
+    }
+    for key in 0..KEYS {
+        let read = until("the last copy answers", || client.get(&format!("key-{key}")).ok());
+        assert_eq!(read, Some(value(key)), "key-{key}");
+    }
+}
+
+#[test]
+fn kumohash_says_where_a_key_lies() {
+    assert_eq!(kumohash(&["hash", "foo"]), "db0f3feab5c7ee0b\n");
+}
+
+fn kumohash(arguments: &[&str]) -> String {
+    let output = Command::new(KUMO).arg("hash").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const KEYS: usize = 200;
