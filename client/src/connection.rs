@@ -58,6 +58,13 @@ impl Connection {
         }
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        match self {
+            Connection::Dialling(_) => false,
+            Connection::Up(_) => true,
+        }
+    }
+
     /// Queues a message. Dropped while the connection is not up: what matters is sent again.
     pub(crate) fn send(&mut self, message: &ClientMessage) {
         if let Connection::Up(link) = self {

@@ -4,7 +4,7 @@
 //! it with one call per connection. There is one timer, moved only when it would ring too late.
 
 use crate::admission::Admission;
-use crate::caller::{Call, Caller, Order, Shared, Waiter, abandoned, encode, explain};
+use crate::caller::{Call, Caller, Fault, Order, Shared, Waiter, abandoned, encode, explain};
 use crate::clock;
 use crate::connection::{Connection, Progress};
 use crate::error::Error;
@@ -44,7 +44,7 @@ pub(crate) struct Driver {
     /// The cell of this session: another one at the same address is refused.
     cell: Option<CellId>,
     /// What went wrong with a connection last, for people.
-    fault: Option<String>,
+    fault: Option<Fault>,
     farewell: Option<Farewell>,
 }
 
@@ -150,7 +150,7 @@ impl Driver {
 
     fn take_input(&mut self, cx: &mut Context) -> bool {
         let mut busy = false;
-        let mut gone = Vec::new();
+        let mut gone: Vec<(SocketAddr, Fault)> = Vec::new();
         for (&address, connection) in &mut self.connections {
             while let Poll::Ready(progress) = connection.poll_input(cx, &mut self.arrived) {
                 busy = true;
@@ -161,15 +161,15 @@ impl Driver {
                 }
                 match progress {
                     Progress::Messages => {}
-                    Progress::Up(cell) if foreign(&mut self.cell, cell) => {
-                        gone.push((address, "another cell answers here".to_owned()));
-                        break;
-                    }
-                    Progress::Up(_) => {
-                        self.core.step(now, ClientInput::Connected(address), &mut self.effects);
-                    }
+                    Progress::Up(cell) => match unwanted(&mut self.cell, cell, address) {
+                        None => self.core.step(now, ClientInput::Connected(address), &mut self.effects),
+                        Some(fault) => {
+                            gone.push((address, fault));
+                            break;
+                        }
+                    },
                     Progress::Gone(reason) => {
-                        gone.push((address, reason));
+                        gone.push((address, Fault::Broken(address, reason)));
                         break;
                     }
                 }
@@ -184,17 +184,17 @@ impl Driver {
         let mut gone = Vec::new();
         for (&address, connection) in &mut self.connections {
             if let Err(reason) = connection.poll_output(cx) {
-                gone.push((address, reason));
+                gone.push((address, Fault::Broken(address, reason)));
             }
         }
         self.lose(gone)
     }
 
-    fn lose(&mut self, gone: Vec<(SocketAddr, String)>) -> bool {
+    fn lose(&mut self, gone: Vec<(SocketAddr, Fault)>) -> bool {
         let lost = !gone.is_empty();
-        for (address, reason) in gone {
+        for (address, fault) in gone {
             self.connections.remove(&address);
-            self.fault = Some(format!("{address}: {reason}"));
+            self.fault = Some(fault);
             self.core.step(clock::now(), ClientInput::Disconnected(address), &mut self.effects);
         }
         lost
@@ -260,7 +260,8 @@ impl Driver {
         }
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
         self.admission.leave(&waiter);
-        self.answer(waiter, result.map_err(|error| explain(error, &self.fault)));
+        let result = result.map_err(|error| explain(error, self.why()));
+        self.answer(waiter, result);
     }
 
     fn answer(&mut self, waiter: Waiter, result: Result<Answer, Error>) {
@@ -292,8 +293,18 @@ impl Driver {
         }
     }
 
+    /// What may be the reason that a call has no answer. While a member of our own cell is there, another's elsewhere
+    /// is not.
+    fn why(&self) -> Option<&Fault> {
+        let reached = self.connections.values().any(Connection::is_up);
+        self.fault.as_ref().filter(|fault| match fault {
+            Fault::Broken(..) => true,
+            Fault::Foreign(_) => !reached,
+        })
+    }
+
     fn unopened(&self) -> Error {
-        self.core.failure().map_or(Error::Lost, |error| explain(error.clone(), &self.fault))
+        self.core.failure().map_or(Error::Lost, |error| explain(error.clone(), self.why()))
     }
 }
 
@@ -322,14 +333,14 @@ impl Future for Driver {
     }
 }
 
-/// Whether a replica of `seen` is one of another cell. The first cell seen is the session's.
-fn foreign(known: &mut Option<CellId>, seen: CellId) -> bool {
+/// Why a replica of `seen` is not spoken to, if it is not. The first cell seen is the session's.
+fn unwanted(known: &mut Option<CellId>, seen: CellId, address: SocketAddr) -> Option<Fault> {
     if seen == CellId::default() {
         // A replica that has not joined yet may say who is master. But it may also form another cell while it is
         // connected: a session that knows its cell waits until it has joined.
-        return known.is_some();
+        return known.map(|_| Fault::Broken(address, "is in no cell yet".to_owned()));
     }
-    *known.get_or_insert(seen) != seen
+    (*known.get_or_insert(seen) != seen).then_some(Fault::Foreign(address))
 }
 
 /// Orders taken from the channel at once.

@@ -1,6 +1,7 @@
 //! [`Arrivals`]: all connections that others opened.
 
 use super::arrival::{Arrival, Ending, Porch, Stage};
+use super::refusals::Refusals;
 use crate::house::HouseInput;
 use bytes::Bytes;
 use kumo_link::prepare;
@@ -26,6 +27,7 @@ pub struct Arrivals {
     lingering_until: VecDeque<(Time, ConnectionId)>,
     /// Clients not read because the node is behind.
     held: Option<Vec<ConnectionId>>,
+    refusals: Refusals,
     pub porch: Porch,
 }
 
@@ -47,6 +49,7 @@ impl Arrivals {
             greeting_until: VecDeque::new(),
             lingering_until: VecDeque::new(),
             held: None,
+            refusals: Refusals::default(),
             porch: Porch { open: house, arrived: Vec::new() },
         }
     }
@@ -57,8 +60,7 @@ impl Arrivals {
             return;
         }
         if self.open >= CONNECTIONS_MAX + REFUSED_MAX {
-            warn!(%from, reason = "too many connections", "connection refused");
-            return;
+            return self.refusals.tell(now, from, TOO_MANY);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, arrival: None });
@@ -72,7 +74,7 @@ impl Arrivals {
         slot.arrival = Some(Box::new(Arrival::new(stream, from, signal)));
         self.open += 1;
         if self.open > CONNECTIONS_MAX {
-            return self.refuse(now, id, "too many connections".to_owned());
+            return self.refuse(now, id, TOO_MANY.to_owned());
         }
         self.greeting_until.push_back((now.plus_micros(GREETING_MICROS), id));
     }
@@ -178,11 +180,13 @@ impl Arrivals {
             self.lingering_until.pop_front();
             self.close(id, inputs);
         }
+        self.refusals.expire(now);
     }
 
     pub fn deadline(&self) -> Option<Time> {
         let first = |queue: &VecDeque<(Time, ConnectionId)>| queue.front().map(|&(until, _)| until);
-        [first(&self.greeting_until), first(&self.lingering_until)].into_iter().flatten().min()
+        let queues = [first(&self.greeting_until), first(&self.lingering_until)];
+        queues.into_iter().chain([self.refusals.deadline()]).flatten().min()
     }
 
     /// Stops or resumes reading from clients; replicas are read all the same.
@@ -218,10 +222,16 @@ impl Arrivals {
     }
 
     fn refuse(&mut self, now: Time, id: ConnectionId, reason: String) {
+        self.refused(now, id, &reason);
         let Some(arrival) = self.get_mut(id) else { return };
-        warn!(from = %arrival.from, reason, "connection refused");
         arrival.refuse(reason);
         self.linger(now, id);
+    }
+
+    /// A connection broke a rule, and is being told so.
+    pub fn refused(&mut self, now: Time, id: ConnectionId, reason: &str) {
+        let Some(from) = self.get(id).map(|arrival| arrival.from) else { return };
+        self.refusals.tell(now, from, reason);
     }
 
     /// Its last words are written, then it is closed when the other side closes, or after a while.
@@ -275,6 +285,8 @@ const CONNECTIONS_MAX: usize = 10_000;
 
 /// Further ones that are told so; beyond, they are closed without a word.
 const REFUSED_MAX: usize = 100;
+
+const TOO_MANY: &str = "too many connections";
 
 /// How long a connection may take to say who it is.
 const GREETING_MICROS: u64 = 5_000_000;
