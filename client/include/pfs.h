@@ -129,7 +129,8 @@ size_t PaxosSessionGetSize(void);
  * fClose, fSendTo and fRecvFrom come together, fGetMyAddr may be left out.
  *     fConnect    connects to the Id-th member (from 0, in the order of the list of members; members that join later
  *                 get the next numbers, see PaxosSessionGetMember) and returns a handle, NULL if it cannot. It may
- *                 block, but should give up within seconds: closing the session waits for it.
+ *                 block, but should give up within seconds: closing the session waits for it. There may be two
+ *                 connections with one member: renewals of the session go beside what is large.
  *     fShutdown   makes fSendTo and fRecvFrom on the handle return; its second argument is SHUT_RDWR.
  *     fClose      frees the handle; nothing else uses it then.
  *     fGetMyAddr  puts this side's address into a struct sockaddr_storage; negative when it has none.

@@ -65,9 +65,12 @@ impl Connection {
         }
     }
 
-    /// Queues a message. Dropped while the connection is not up: what matters is sent again.
+    /// Queues a message. Dropped while the connection is not up: what matters is sent again. So is what was sent over it
+    /// before, while it is busy: on a slow line a large request, or reply, would be on its way several times over.
     pub(crate) fn send(&mut self, message: &ClientMessage) {
-        if let Connection::Up(link) = self {
+        if let Connection::Up(link) = self
+            && !(link.is_repeated(message) && link.is_busy())
+        {
             frame::put(message, &mut link.output);
         }
     }
@@ -79,9 +82,39 @@ pub(crate) struct Link {
     cell: CellId,
     input: BytesMut,
     output: Writer,
+    /// The newest request, and the newest read, that was sent over it.
+    request: u64,
+    read: u64,
 }
 
 impl Link {
+    /// Whether a request or a read was sent over this connection before. Their numbers grow.
+    fn is_repeated(&mut self, message: &ClientMessage) -> bool {
+        let (newest, number) = match message {
+            ClientMessage::Request { number, .. } => (&mut self.request, *number),
+            ClientMessage::Read { tag, .. } => (&mut self.read, *tag),
+            ClientMessage::Open { .. }
+            | ClientMessage::Attach { .. }
+            | ClientMessage::Renew { .. }
+            | ClientMessage::Events { .. }
+            | ClientMessage::Who
+            | ClientMessage::Status { .. }
+            | ClientMessage::Sessions { .. }
+            | ClientMessage::Change { .. }
+            | ClientMessage::Transfer { .. }
+            | ClientMessage::Snapshot { .. } => return false,
+        };
+        let repeated = number <= *newest;
+        *newest = number.max(*newest);
+        repeated
+    }
+
+    /// Whether something large is on its way, in either direction.
+    fn is_busy(&self) -> bool {
+        let missing = frame::missing(&self.input);
+        self.output.len() > LARGE_BYTES || missing > 0 && self.input.len() + missing > LARGE_BYTES
+    }
+
     fn poll_input(&mut self, cx: &mut Context, messages: &mut Vec<CellMessage>) -> Poll<Progress> {
         loop {
             match self.take_frames(messages) {
@@ -170,7 +203,7 @@ async fn greet(address: SocketAddr, transport: Arc<dyn Transport>) -> Result<Lin
     let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
     let (cell, itself) = check(greeting)?;
     transport.met(address, itself);
-    Ok(Link { stream, cell, input, output })
+    Ok(Link { stream, cell, input, output, request: 0, read: 0 })
 }
 
 fn hello(local: SocketAddr) -> Hello {
@@ -210,6 +243,9 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 /// Output not taken by the member. Two of the largest requests fit; beyond, the connection is given up and what
 /// matters is sent again elsewhere.
 const BACKLOG_BYTES_MAX: usize = 2 * CLIENT_FRAME_BYTES_MAX;
+
+/// What takes its time on a slow line.
+const LARGE_BYTES: usize = 256 * 1024;
 
 /// A buffer that grew beyond this for a burst of requests is given back.
 const BUFFER_BYTES_KEPT: usize = 256 * 1024;

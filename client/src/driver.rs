@@ -8,10 +8,12 @@ use crate::caller::{Call, Caller, Fault, Order, Shared, Waiter, abandoned, encod
 use crate::clock;
 use crate::connection::{Connection, Progress};
 use crate::error::Error;
+use crate::lifeline::{Lifeline, concerns};
 use crate::transport::Transport;
 use kumo_paxos::{CellId, Time};
 use kumo_session::{
-    Answer, CallError, CellMessage, Client, ClientEffect, ClientInput, ClientSettings, SessionState,
+    Answer, CallError, CellMessage, Client, ClientEffect, ClientInput, ClientMessage, ClientSettings,
+    SessionState,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -34,6 +36,10 @@ pub(crate) struct Driver {
     waiters: HashMap<u64, Waiter>,
     transport: Arc<dyn Transport>,
     connections: BTreeMap<SocketAddr, Connection>,
+    lifeline: Option<Lifeline>,
+    /// A renewal was sent and is not answered.
+    renewing: bool,
+    token: u128,
     arrived: Vec<CellMessage>,
     effects: Vec<ClientEffect>,
     timer: Pin<Box<Sleep>>,
@@ -67,6 +73,7 @@ impl Driver {
         let shared = Arc::new(Shared::default());
         let mut driver = Driver {
             session_wanted: settings.session,
+            token: settings.token,
             core: Client::new(settings, clock::now()),
             orders: receiver,
             batch: Vec::new(),
@@ -74,6 +81,8 @@ impl Driver {
             waiters: HashMap::new(),
             transport,
             connections: BTreeMap::new(),
+            lifeline: None,
+            renewing: false,
             arrived: Vec::new(),
             effects: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -157,6 +166,7 @@ impl Driver {
                 // Read after the last byte arrived: a session must not look younger than it is.
                 let now = clock::now();
                 for message in self.arrived.drain(..) {
+                    self.renewing &= !matches!(message, CellMessage::Renewed { .. });
                     self.core.step(now, ClientInput::Message(address, message), &mut self.effects);
                 }
                 match progress {
@@ -179,6 +189,75 @@ impl Driver {
         busy
     }
 
+    fn take_renewals(&mut self, cx: &mut Context) -> bool {
+        let mut busy = false;
+        while let Some(lifeline) = &mut self.lifeline
+            && let Poll::Ready(progress) = lifeline.poll_input(cx, &mut self.arrived)
+        {
+            busy = true;
+            match progress {
+                Progress::Messages => self.renewed(),
+                Progress::Up(cell) => self.hang_on(cell),
+                // The session is renewed on the first connection, or on another one.
+                Progress::Gone(_) => self.lifeline = None,
+            }
+        }
+        busy
+    }
+
+    /// The lifeline has something to tell.
+    fn renewed(&mut self) {
+        let Some(lifeline) = &mut self.lifeline else { return };
+        let now = clock::now();
+        let before = self.renewing;
+        for message in self.arrived.drain(..).filter(concerns) {
+            self.renewing &= !matches!(message, CellMessage::Renewed { .. });
+            self.core.step(now, ClientInput::Message(lifeline.address, message), &mut self.effects);
+        }
+        if before && !self.renewing {
+            lifeline.answered();
+            // Replies go to the connection that spoke last: what is large is not to come here.
+            if let Some(attach) = attach(&self.core, self.token)
+                && let Some(first) = self.connections.get_mut(&lifeline.address)
+            {
+                first.send(&attach);
+            }
+        }
+    }
+
+    /// The lifeline is up.
+    fn hang_on(&mut self, cell: CellId) {
+        let Some(lifeline) = &mut self.lifeline else { return };
+        let wanted = unwanted(&mut self.cell, cell, lifeline.address).is_none();
+        match attach(&self.core, self.token).filter(|_| wanted) {
+            Some(attach) => lifeline.begin(clock::now(), &attach),
+            None => self.lifeline = None,
+        }
+    }
+
+    /// Sends a renewal: over a connection of its own if the last one has no answer yet.
+    fn renew(&mut self, address: SocketAddr, renewal: &ClientMessage) {
+        let unanswered = std::mem::replace(&mut self.renewing, true);
+        let hanging = self.lifeline.as_mut().filter(|lifeline| lifeline.address == address);
+        if hanging.is_some_and(|lifeline| lifeline.renew(clock::now(), renewal)) {
+            return;
+        }
+        self.lifeline = None;
+        let Some(connection) = self.connections.get_mut(&address) else { return };
+        if !unanswered {
+            connection.send(renewal);
+        } else if connection.is_up() {
+            self.lifeline = Some(Lifeline::dial(address, self.transport.clone(), renewal.clone()));
+        }
+    }
+
+    /// There is no connection with that member any more.
+    fn disconnect(&mut self, address: SocketAddr) {
+        self.connections.remove(&address);
+        self.lifeline.take_if(|lifeline| lifeline.address == address);
+        self.renewing = false;
+    }
+
     /// One write call per connection that has something to say.
     fn flush(&mut self, cx: &mut Context) -> bool {
         let mut gone = Vec::new();
@@ -187,13 +266,16 @@ impl Driver {
                 gone.push((address, Fault::Broken(address, reason)));
             }
         }
+        if self.lifeline.as_mut().is_some_and(|lifeline| lifeline.poll_output(cx).is_err()) {
+            self.lifeline = None;
+        }
         self.lose(gone)
     }
 
     fn lose(&mut self, gone: Vec<(SocketAddr, Fault)>) -> bool {
         let lost = !gone.is_empty();
         for (address, fault) in gone {
-            self.connections.remove(&address);
+            self.disconnect(address);
             self.fault = Some(fault);
             self.core.step(clock::now(), ClientInput::Disconnected(address), &mut self.effects);
         }
@@ -233,8 +315,9 @@ impl Driver {
                 ClientEffect::Connect(address) => {
                     self.connections.insert(address, Connection::dial(address, self.transport.clone()));
                 }
-                ClientEffect::Disconnect(address) => {
-                    self.connections.remove(&address);
+                ClientEffect::Disconnect(address) => self.disconnect(address),
+                ClientEffect::Send(address, renewal @ ClientMessage::Renew { .. }) => {
+                    self.renew(address, &renewal);
                 }
                 ClientEffect::Send(address, message) => {
                     if let Some(connection) = self.connections.get_mut(&address) {
@@ -316,6 +399,7 @@ impl Future for Driver {
         for _ in 0..TURNS_MAX {
             let mut busy = driver.take_orders(cx);
             busy |= driver.take_input(cx);
+            busy |= driver.take_renewals(cx);
             busy |= driver.admit();
             busy |= driver.take_deadline(cx);
             busy |= driver.perform();
@@ -341,6 +425,11 @@ fn unwanted(known: &mut Option<CellId>, seen: CellId, address: SocketAddr) -> Op
         return known.map(|_| Fault::Broken(address, "is in no cell yet".to_owned()));
     }
     (*known.get_or_insert(seen) != seen).then_some(Fault::Foreign(address))
+}
+
+/// Says on a connection for whom it speaks, once there is a session.
+fn attach(core: &Client, token: u128) -> Option<ClientMessage> {
+    core.session().map(|session| ClientMessage::Attach { session, token })
 }
 
 /// Orders taken from the channel at once.
