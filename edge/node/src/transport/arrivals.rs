@@ -25,6 +25,8 @@ pub struct Arrivals {
     /// When those that have not greeted are given up; and those that were refused, whatever they do.
     greeting_until: VecDeque<(Time, ConnectionId)>,
     lingering_until: VecDeque<(Time, ConnectionId)>,
+    /// When those inside a frame are looked at again.
+    inside_until: VecDeque<(Time, ConnectionId)>,
     /// Clients not read because the node is behind.
     held: Option<Vec<ConnectionId>>,
     refusals: Refusals,
@@ -48,6 +50,7 @@ impl Arrivals {
             dirty: Vec::new(),
             greeting_until: VecDeque::new(),
             lingering_until: VecDeque::new(),
+            inside_until: VecDeque::new(),
             held: None,
             refusals: Refusals::default(),
             porch: Porch { open: house, arrived: Vec::new() },
@@ -71,7 +74,7 @@ impl Arrivals {
         let id = ConnectionId(u64::from(slot.uses) << 32 | u64::from(index));
         let signal = Signal::new(Token::Arrival(id), &self.ready);
         signal.raise();
-        slot.arrival = Some(Box::new(Arrival::new(stream, from, signal)));
+        slot.arrival = Some(Box::new(Arrival::new(now, stream, from, signal)));
         self.open += 1;
         if self.open > CONNECTIONS_MAX {
             return self.refuse(now, id, TOO_MANY.to_owned());
@@ -105,9 +108,10 @@ impl Arrivals {
         }
         let mut porch = std::mem::take(&mut self.porch);
         let arrival = self.get_mut(id).expect("found just now");
-        let read = arrival.read(id, cell, inputs, &mut porch);
+        let read = arrival.read(now, id, cell, inputs, &mut porch);
         let stage = arrival.stage;
         self.porch = porch;
+        self.watch(now, id);
         self.touch(id);
         let bytes = match read {
             Ok(bytes) => bytes,
@@ -180,12 +184,40 @@ impl Arrivals {
             self.lingering_until.pop_front();
             self.close(id, inputs);
         }
+        while let Some(&(until, id)) = self.inside_until.front()
+            && until <= now
+        {
+            self.inside_until.pop_front();
+            self.look(now, id, inputs);
+        }
         self.refusals.expire(now);
+    }
+
+    /// A connection inside a frame is looked at after a while.
+    fn watch(&mut self, now: Time, id: ConnectionId) {
+        let Some(arrival) = self.get_mut(id) else { return };
+        if arrival.is_inside_frame() && !std::mem::replace(&mut arrival.watched, true) {
+            self.inside_until.push_back((now.plus_micros(FRAME_PAUSE_MICROS), id));
+        }
+    }
+
+    /// Ends a connection that has begun a frame and does not go on with it: what is here of it would be kept for ever.
+    fn look(&mut self, now: Time, id: ConnectionId, inputs: &mut Vec<Input>) {
+        let held = self.held.is_some();
+        let Some(arrival) = self.get_mut(id) else { return };
+        arrival.watched = false;
+        let then = Time(now.0.saturating_sub(FRAME_PAUSE_MICROS));
+        if arrival.is_inside_frame() && arrival.is_silent_since(then) && !held {
+            self.leave(id, inputs);
+            let seconds = FRAME_PAUSE_MICROS / 1_000_000;
+            return self.refuse(now, id, format!("half a message and then nothing for {seconds} s"));
+        }
+        self.watch(now, id);
     }
 
     pub fn deadline(&self) -> Option<Time> {
         let first = |queue: &VecDeque<(Time, ConnectionId)>| queue.front().map(|&(until, _)| until);
-        let queues = [first(&self.greeting_until), first(&self.lingering_until)];
+        let queues = [&self.greeting_until, &self.lingering_until, &self.inside_until].map(first);
         queues.into_iter().chain([self.refusals.deadline()]).flatten().min()
     }
 
@@ -291,8 +323,14 @@ const TOO_MANY: &str = "too many connections";
 /// How long a connection may take to say who it is.
 const GREETING_MICROS: u64 = 5_000_000;
 
+/// How long a message may stand still half-way.
+const FRAME_PAUSE_MICROS: u64 = 60_000_000;
+
 /// How long one that was refused may take to read why.
 const LINGER_MICROS: u64 = 1_000_000;
 
 /// How long a client may leave bytes unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;
