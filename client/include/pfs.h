@@ -276,7 +276,8 @@ int PFSEventQueue(struct Session* pSession, FileEventQueue_t* pEvent);
 int PFSPost(struct Session* pSession, PFS_CONST char* Queue, int Len, PFS_CONST char* Data);
 
 /* Takes the first message; waits for ever. *Len: the size of Data, then that of the message. When Data is too small
- * (EMSGSIZE) *Len says what is needed, and this session gets the same message again. */
+ * (EMSGSIZE) *Len says what is needed, and this session gets the same message again. Data is filled before the message
+ * is removed: after any other failure it may be there, with its *Len, and may or may not be handed out again. */
 int PFSWait(struct Session* pSession, PFS_CONST char* Queue, int* Len, char* Data);
 
 /* As PFSWait, but the message stays, and ENOMSG when there is none. */
