@@ -129,7 +129,8 @@ size_t PaxosSessionGetSize(void);
  * fClose, fSendTo and fRecvFrom come together, fGetMyAddr may be left out.
  *     fConnect    connects to the Id-th member (from 0, in the order of the list of members; members that join later
  *                 get the next numbers, see PaxosSessionGetMember) and returns a handle, NULL if it cannot. It may
- *                 block, but should give up within seconds: closing the session waits for it.
+ *                 block, but should give up within seconds: closing the session waits for it. There may be two
+ *                 connections with one member: renewals of the session go beside what is large.
  *     fShutdown   makes fSendTo and fRecvFrom on the handle return; its second argument is SHUT_RDWR.
  *     fClose      frees the handle; nothing else uses it then.
  *     fGetMyAddr  puts this side's address into a struct sockaddr_storage; negative when it has none.
@@ -275,7 +276,8 @@ int PFSEventQueue(struct Session* pSession, FileEventQueue_t* pEvent);
 int PFSPost(struct Session* pSession, PFS_CONST char* Queue, int Len, PFS_CONST char* Data);
 
 /* Takes the first message; waits for ever. *Len: the size of Data, then that of the message. When Data is too small
- * (EMSGSIZE) *Len says what is needed, and this session gets the same message again. */
+ * (EMSGSIZE) *Len says what is needed, and this session gets the same message again. Data is filled before the message
+ * is removed: after any other failure it may be there, with its *Len, and may or may not be handed out again. */
 int PFSWait(struct Session* pSession, PFS_CONST char* Queue, int* Len, char* Data);
 
 /* As PFSWait, but the message stays, and ENOMSG when there is none. */

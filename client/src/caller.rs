@@ -8,6 +8,7 @@ use kumo_pfs::{Command, Reply};
 use kumo_session::{Answer, CallError, ClientInput, EndReason, SessionId, SessionState};
 use kumo_wire::Wire;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -249,11 +250,24 @@ pub(crate) fn unexpected(reply: impl std::fmt::Debug) -> Error {
     Error::Protocol(format!("unexpected reply {reply:?}"))
 }
 
+/// What went wrong with a connection.
+pub(crate) enum Fault {
+    Broken(SocketAddr, String),
+    /// There is a replica, of another cell.
+    Foreign(SocketAddr),
+}
+
 /// What the error of a call is, once the driver knows more than the core.
-pub(crate) fn explain(error: CallError, fault: &Option<String>) -> Error {
-    match Error::from(error) {
-        Error::Unreachable(_) => Error::Unreachable(fault.clone()),
-        error => error,
+pub(crate) fn explain(error: CallError, fault: Option<&Fault>) -> Error {
+    match (Error::from(error), fault) {
+        // The cell was not reached, because it is not there any more.
+        (Error::Unreachable(_) | Error::NoMaster | Error::Lost, Some(Fault::Foreign(address))) => {
+            Error::ForeignCell(*address)
+        }
+        (Error::Unreachable(_), Some(Fault::Broken(address, reason))) => {
+            Error::Unreachable(Some(format!("{address}: {reason}")))
+        }
+        (error, _) => error,
     }
 }
 

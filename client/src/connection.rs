@@ -1,8 +1,9 @@
 //! [`Connection`]: one framed connection to a member, polled by the driver.
 
+use crate::clock;
 use crate::transport::{Stream, Transport};
 use bytes::{Buf, BytesMut};
-use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
+use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, Time, VERSION};
 use kumo_session::{CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, GREETING_BYTES_MAX, Greeting};
 use kumo_wire::{Wire, Writer, frame};
 use std::future::Future;
@@ -58,9 +59,19 @@ impl Connection {
         }
     }
 
-    /// Queues a message. Dropped while the connection is not up: what matters is sent again.
+    pub(crate) fn is_up(&self) -> bool {
+        match self {
+            Connection::Dialling(_) => false,
+            Connection::Up(_) => true,
+        }
+    }
+
+    /// Queues a message. Dropped while the connection is not up: what matters is sent again. So is what was sent over it
+    /// before, while it is busy: on a slow line a large request, or reply, would be on its way several times over.
     pub(crate) fn send(&mut self, message: &ClientMessage) {
-        if let Connection::Up(link) = self {
+        if let Connection::Up(link) = self
+            && !(link.is_repeated(message) && link.is_busy())
+        {
             frame::put(message, &mut link.output);
         }
     }
@@ -72,9 +83,41 @@ pub(crate) struct Link {
     cell: CellId,
     input: BytesMut,
     output: Writer,
+    /// When bytes last went over it, in either direction.
+    moved: Time,
+    /// The newest request, and the newest read, that was sent over it.
+    request: u64,
+    read: u64,
 }
 
 impl Link {
+    /// Whether a request or a read was sent over this connection before. Their numbers grow.
+    fn is_repeated(&mut self, message: &ClientMessage) -> bool {
+        let (newest, number) = match message {
+            ClientMessage::Request { number, .. } => (&mut self.request, *number),
+            ClientMessage::Read { tag, .. } => (&mut self.read, *tag),
+            ClientMessage::Open { .. }
+            | ClientMessage::Attach { .. }
+            | ClientMessage::Renew { .. }
+            | ClientMessage::Events { .. }
+            | ClientMessage::Who
+            | ClientMessage::Status { .. }
+            | ClientMessage::Sessions { .. }
+            | ClientMessage::Change { .. }
+            | ClientMessage::Transfer { .. }
+            | ClientMessage::Snapshot { .. } => return false,
+        };
+        let repeated = number <= *newest;
+        *newest = number.max(*newest);
+        repeated
+    }
+
+    /// Whether something large is on its way, in either direction.
+    fn is_busy(&self) -> bool {
+        let missing = frame::missing(&self.input);
+        self.output.len() > LARGE_BYTES || missing > 0 && self.input.len() + missing > LARGE_BYTES
+    }
+
     fn poll_input(&mut self, cx: &mut Context, messages: &mut Vec<CellMessage>) -> Poll<Progress> {
         loop {
             match self.take_frames(messages) {
@@ -91,7 +134,7 @@ impl Link {
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Progress::Gone("connection closed".to_owned())),
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(_)) => self.moved = clock::now(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Progress::Gone(error.to_string())),
             }
         }
@@ -113,13 +156,24 @@ impl Link {
                 Poll::Pending if self.output.len() > BACKLOG_BYTES_MAX => {
                     return Err("the member does not read what is sent to it".to_owned());
                 }
-                Poll::Pending => return Ok(()),
+                Poll::Pending => return self.check(clock::now()),
                 Poll::Ready(Ok(0)) => return Err("connection closed".to_owned()),
-                Poll::Ready(Ok(count)) => self.output.advance(count),
+                Poll::Ready(Ok(count)) => {
+                    self.moved = clock::now();
+                    self.output.advance(count);
+                }
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
             }
         }
         self.output.reset(BUFFER_BYTES_KEPT);
+        self.check(clock::now())
+    }
+
+    /// What is large may take its time, but it must move: the rest of it might never come.
+    fn check(&self, now: Time) -> Result<(), String> {
+        if self.is_busy() && now.since(self.moved) > STILL_MICROS_MAX {
+            return Err("the member stands still half-way".to_owned());
+        }
         Ok(())
     }
 
@@ -163,7 +217,7 @@ async fn greet(address: SocketAddr, transport: Arc<dyn Transport>) -> Result<Lin
     let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
     let (cell, itself) = check(greeting)?;
     transport.met(address, itself);
-    Ok(Link { stream, cell, input, output })
+    Ok(Link { stream, cell, input, output, moved: clock::now(), request: 0, read: 0 })
 }
 
 fn hello(local: SocketAddr) -> Hello {
@@ -204,8 +258,69 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 /// matters is sent again elsewhere.
 const BACKLOG_BYTES_MAX: usize = 2 * CLIENT_FRAME_BYTES_MAX;
 
+/// How long a large message may stand still. Renewals may go beside it, so nothing else would end it.
+const STILL_MICROS_MAX: u64 = 60_000_000;
+
+/// What takes its time on a slow line.
+const LARGE_BYTES: usize = 256 * 1024;
+
 /// A buffer that grew beyond this for a burst of requests is given back.
 const BUFFER_BYTES_KEPT: usize = 256 * 1024;
 
 /// Parts that one write call takes: a few large requests, and what stands between them.
 const SLICES_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        let (stream, _) = tokio::io::duplex(1);
+        let (input, output) = (BytesMut::new(), Writer::default());
+        Link {
+            stream: Box::new(stream),
+            cell: CellId::default(),
+            input,
+            output,
+            moved: Time(7),
+            request: 0,
+            read: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_large_may_take_its_time_but_not_stand_still() {
+        let mut link = link();
+        let late = link.moved.plus_micros(STILL_MICROS_MAX + 1);
+        assert_eq!(link.check(late), Ok(()));
+        // The beginning of a large answer.
+        link.input.extend_from_slice(&(LARGE_BYTES as u32 * 2).to_le_bytes());
+        assert!(link.check(late).is_err());
+        link.moved = late;
+        assert_eq!(link.check(late), Ok(()));
+    }
+
+    #[test]
+    fn nothing_is_repeated_on_a_line_that_is_busy() {
+        let read = |tag| {
+            let session = kumo_session::SessionId(1);
+            let (after, query) = (kumo_paxos::Instance(0), bytes::Bytes::new());
+            ClientMessage::Read { session, tag, after, linear: true, query }
+        };
+        let mut connection = Connection::Up(link());
+        let mut sent = |tag, busy: bool| {
+            let Connection::Up(link) = &mut connection else { unreachable!("it is up") };
+            link.input.clear();
+            if busy {
+                link.input.extend_from_slice(&(LARGE_BYTES as u32 * 2).to_le_bytes());
+            }
+            let before = link.output.len();
+            connection.send(&read(tag));
+            let Connection::Up(link) = &connection else { unreachable!("it is up") };
+            link.output.len() > before
+        };
+        assert!(sent(1, false) && sent(1, false));
+        assert!(sent(2, true) && !sent(2, true) && !sent(1, true));
+        assert!(sent(2, false));
+    }
+}

@@ -4,14 +4,16 @@
 //! it with one call per connection. There is one timer, moved only when it would ring too late.
 
 use crate::admission::Admission;
-use crate::caller::{Call, Caller, Order, Shared, Waiter, abandoned, encode, explain};
+use crate::caller::{Call, Caller, Fault, Order, Shared, Waiter, abandoned, encode, explain};
 use crate::clock;
 use crate::connection::{Connection, Progress};
 use crate::error::Error;
+use crate::lifeline::{Lifeline, concerns};
 use crate::transport::Transport;
 use kumo_paxos::{CellId, Time};
 use kumo_session::{
-    Answer, CallError, CellMessage, Client, ClientEffect, ClientInput, ClientSettings, SessionState,
+    Answer, CallError, CellMessage, Client, ClientEffect, ClientInput, ClientMessage, ClientSettings,
+    SessionState,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -34,6 +36,10 @@ pub(crate) struct Driver {
     waiters: HashMap<u64, Waiter>,
     transport: Arc<dyn Transport>,
     connections: BTreeMap<SocketAddr, Connection>,
+    lifeline: Option<Lifeline>,
+    /// A renewal was sent and is not answered.
+    renewing: bool,
+    token: u128,
     arrived: Vec<CellMessage>,
     effects: Vec<ClientEffect>,
     timer: Pin<Box<Sleep>>,
@@ -44,7 +50,7 @@ pub(crate) struct Driver {
     /// The cell of this session: another one at the same address is refused.
     cell: Option<CellId>,
     /// What went wrong with a connection last, for people.
-    fault: Option<String>,
+    fault: Option<Fault>,
     farewell: Option<Farewell>,
 }
 
@@ -67,6 +73,7 @@ impl Driver {
         let shared = Arc::new(Shared::default());
         let mut driver = Driver {
             session_wanted: settings.session,
+            token: settings.token,
             core: Client::new(settings, clock::now()),
             orders: receiver,
             batch: Vec::new(),
@@ -74,6 +81,8 @@ impl Driver {
             waiters: HashMap::new(),
             transport,
             connections: BTreeMap::new(),
+            lifeline: None,
+            renewing: false,
             arrived: Vec::new(),
             effects: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -150,26 +159,27 @@ impl Driver {
 
     fn take_input(&mut self, cx: &mut Context) -> bool {
         let mut busy = false;
-        let mut gone = Vec::new();
+        let mut gone: Vec<(SocketAddr, Fault)> = Vec::new();
         for (&address, connection) in &mut self.connections {
             while let Poll::Ready(progress) = connection.poll_input(cx, &mut self.arrived) {
                 busy = true;
                 // Read after the last byte arrived: a session must not look younger than it is.
                 let now = clock::now();
                 for message in self.arrived.drain(..) {
+                    self.renewing &= !matches!(message, CellMessage::Renewed { .. });
                     self.core.step(now, ClientInput::Message(address, message), &mut self.effects);
                 }
                 match progress {
                     Progress::Messages => {}
-                    Progress::Up(cell) if foreign(&mut self.cell, cell) => {
-                        gone.push((address, "another cell answers here".to_owned()));
-                        break;
-                    }
-                    Progress::Up(_) => {
-                        self.core.step(now, ClientInput::Connected(address), &mut self.effects);
-                    }
+                    Progress::Up(cell) => match unwanted(&mut self.cell, cell, address) {
+                        None => self.core.step(now, ClientInput::Connected(address), &mut self.effects),
+                        Some(fault) => {
+                            gone.push((address, fault));
+                            break;
+                        }
+                    },
                     Progress::Gone(reason) => {
-                        gone.push((address, reason));
+                        gone.push((address, Fault::Broken(address, reason)));
                         break;
                     }
                 }
@@ -179,22 +189,94 @@ impl Driver {
         busy
     }
 
+    fn take_renewals(&mut self, cx: &mut Context) -> bool {
+        let mut busy = false;
+        while let Some(lifeline) = &mut self.lifeline
+            && let Poll::Ready(progress) = lifeline.poll_input(cx, &mut self.arrived)
+        {
+            busy = true;
+            match progress {
+                Progress::Messages => self.renewed(),
+                Progress::Up(cell) => self.hang_on(cell),
+                // The session is renewed on the first connection, or on another one.
+                Progress::Gone(_) => self.lifeline = None,
+            }
+        }
+        busy
+    }
+
+    /// The lifeline has something to tell.
+    fn renewed(&mut self) {
+        let Some(lifeline) = &mut self.lifeline else { return };
+        let now = clock::now();
+        let before = self.renewing;
+        for message in self.arrived.drain(..).filter(concerns) {
+            self.renewing &= !matches!(message, CellMessage::Renewed { .. });
+            self.core.step(now, ClientInput::Message(lifeline.address, message), &mut self.effects);
+        }
+        if before && !self.renewing {
+            lifeline.answered();
+            // Replies go to the connection that spoke last: what is large is not to come here.
+            if let Some(attach) = attach(&self.core, self.token)
+                && let Some(first) = self.connections.get_mut(&lifeline.address)
+            {
+                first.send(&attach);
+            }
+        }
+    }
+
+    /// The lifeline is up.
+    fn hang_on(&mut self, cell: CellId) {
+        let Some(lifeline) = &mut self.lifeline else { return };
+        let wanted = unwanted(&mut self.cell, cell, lifeline.address).is_none();
+        match attach(&self.core, self.token).filter(|_| wanted) {
+            Some(attach) => lifeline.begin(clock::now(), &attach),
+            None => self.lifeline = None,
+        }
+    }
+
+    /// Sends a renewal: over a connection of its own if the last one has no answer yet.
+    fn renew(&mut self, address: SocketAddr, renewal: &ClientMessage) {
+        let unanswered = std::mem::replace(&mut self.renewing, true);
+        let hanging = self.lifeline.as_mut().filter(|lifeline| lifeline.address == address);
+        if hanging.is_some_and(|lifeline| lifeline.renew(clock::now(), renewal)) {
+            return;
+        }
+        self.lifeline = None;
+        let Some(connection) = self.connections.get_mut(&address) else { return };
+        if !unanswered {
+            connection.send(renewal);
+        } else if connection.is_up() {
+            self.lifeline = Some(Lifeline::dial(address, self.transport.clone(), renewal.clone()));
+        }
+    }
+
+    /// There is no connection with that member any more.
+    fn disconnect(&mut self, address: SocketAddr) {
+        self.connections.remove(&address);
+        self.lifeline.take_if(|lifeline| lifeline.address == address);
+        self.renewing = false;
+    }
+
     /// One write call per connection that has something to say.
     fn flush(&mut self, cx: &mut Context) -> bool {
         let mut gone = Vec::new();
         for (&address, connection) in &mut self.connections {
             if let Err(reason) = connection.poll_output(cx) {
-                gone.push((address, reason));
+                gone.push((address, Fault::Broken(address, reason)));
             }
+        }
+        if self.lifeline.as_mut().is_some_and(|lifeline| lifeline.poll_output(cx).is_err()) {
+            self.lifeline = None;
         }
         self.lose(gone)
     }
 
-    fn lose(&mut self, gone: Vec<(SocketAddr, String)>) -> bool {
+    fn lose(&mut self, gone: Vec<(SocketAddr, Fault)>) -> bool {
         let lost = !gone.is_empty();
-        for (address, reason) in gone {
-            self.connections.remove(&address);
-            self.fault = Some(format!("{address}: {reason}"));
+        for (address, fault) in gone {
+            self.disconnect(address);
+            self.fault = Some(fault);
             self.core.step(clock::now(), ClientInput::Disconnected(address), &mut self.effects);
         }
         lost
@@ -233,8 +315,9 @@ impl Driver {
                 ClientEffect::Connect(address) => {
                     self.connections.insert(address, Connection::dial(address, self.transport.clone()));
                 }
-                ClientEffect::Disconnect(address) => {
-                    self.connections.remove(&address);
+                ClientEffect::Disconnect(address) => self.disconnect(address),
+                ClientEffect::Send(address, renewal @ ClientMessage::Renew { .. }) => {
+                    self.renew(address, &renewal);
                 }
                 ClientEffect::Send(address, message) => {
                     if let Some(connection) = self.connections.get_mut(&address) {
@@ -260,7 +343,8 @@ impl Driver {
         }
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
         self.admission.leave(&waiter);
-        self.answer(waiter, result.map_err(|error| explain(error, &self.fault)));
+        let result = result.map_err(|error| explain(error, self.why()));
+        self.answer(waiter, result);
     }
 
     fn answer(&mut self, waiter: Waiter, result: Result<Answer, Error>) {
@@ -292,8 +376,18 @@ impl Driver {
         }
     }
 
+    /// What may be the reason that a call has no answer. While a member of our own cell is there, another's elsewhere
+    /// is not.
+    fn why(&self) -> Option<&Fault> {
+        let reached = self.connections.values().any(Connection::is_up);
+        self.fault.as_ref().filter(|fault| match fault {
+            Fault::Broken(..) => true,
+            Fault::Foreign(_) => !reached,
+        })
+    }
+
     fn unopened(&self) -> Error {
-        self.core.failure().map_or(Error::Lost, |error| explain(error.clone(), &self.fault))
+        self.core.failure().map_or(Error::Lost, |error| explain(error.clone(), self.why()))
     }
 }
 
@@ -305,6 +399,7 @@ impl Future for Driver {
         for _ in 0..TURNS_MAX {
             let mut busy = driver.take_orders(cx);
             busy |= driver.take_input(cx);
+            busy |= driver.take_renewals(cx);
             busy |= driver.admit();
             busy |= driver.take_deadline(cx);
             busy |= driver.perform();
@@ -322,14 +417,19 @@ impl Future for Driver {
     }
 }
 
-/// Whether a replica of `seen` is one of another cell. The first cell seen is the session's.
-fn foreign(known: &mut Option<CellId>, seen: CellId) -> bool {
+/// Why a replica of `seen` is not spoken to, if it is not. The first cell seen is the session's.
+fn unwanted(known: &mut Option<CellId>, seen: CellId, address: SocketAddr) -> Option<Fault> {
     if seen == CellId::default() {
         // A replica that has not joined yet may say who is master. But it may also form another cell while it is
         // connected: a session that knows its cell waits until it has joined.
-        return known.is_some();
+        return known.map(|_| Fault::Broken(address, "is in no cell yet".to_owned()));
     }
-    *known.get_or_insert(seen) != seen
+    (*known.get_or_insert(seen) != seen).then_some(Fault::Foreign(address))
+}
+
+/// Says on a connection for whom it speaks, once there is a session.
+fn attach(core: &Client, token: u128) -> Option<ClientMessage> {
+    core.session().map(|session| ClientMessage::Attach { session, token })
 }
 
 /// Orders taken from the channel at once.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 /// Why a call failed. Prints as one line.
 ///
-/// After [`Lost`](Error::Lost), [`Ended`](Error::Ended) and [`Unreachable`](Error::Unreachable) a change may or may
-/// not have been made; after all others it was not.
+/// After [`Lost`](Error::Lost), [`Ended`](Error::Ended), [`Unreachable`](Error::Unreachable) and
+/// [`ForeignCell`](Error::ForeignCell) a change may or may not have been made; after all others it was not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// PFS refused; nothing was changed.
@@ -32,6 +32,8 @@ pub enum Error {
     NoSession,
     #[error("too many calls under way in this session")]
     Busy,
+    /// The cell was not reached any more, and a replica of another one is where it was: all its memory is gone, or
+    /// the address is another's by now. What belonged to the session is lost.
     #[error("another cell answers at {0}")]
     ForeignCell(SocketAddr),
     /// The file or directory kept changing while it was read in pieces.

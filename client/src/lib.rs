@@ -30,6 +30,7 @@ mod error;
 mod events;
 mod file;
 mod files;
+mod lifeline;
 mod lock;
 mod options;
 mod queue;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -34,7 +35,7 @@ impl Transport for Tcp {
     fn connect(&self, address: SocketAddr) -> Connecting {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
+            kumo_link::prepare(&stream, UNACKNOWLEDGED_MAX)?;
             let local = stream.local_addr()?;
             Ok(Line { stream: Box::new(stream), local })
         })
@@ -42,3 +43,8 @@ impl Transport for Tcp {
 
     fn met(&self, _: SocketAddr, _: SocketAddr) {}
 }
+
+/// How long a member may leave bytes unacknowledged. A session does not depend on it: its renewals go over another
+/// connection by then. It is for the calls that wait on one that is dead, and not shorter, because a member that does
+/// not read for a while, on a slow disk or line, is not.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);

@@ -76,7 +76,11 @@ pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 pub fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
     let matches = whole().get_matches_from(configured(arguments)?);
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let (Command::Up(up), Some((_, own))) = (&mut cli.command, matches.subcommand()) {
+        up.config = config::file(own);
+    }
+    Ok(cli)
 }
 
 /// Of kumo's own commands, `up` is the one that can be configured.

@@ -11,11 +11,11 @@ mod show;
 
 use crate::failure::Failure;
 use crate::output::Out;
-use clap::{Arg, Args, Command, Subcommand};
+use clap::{Arg, ArgMatches, Args, Command, Subcommand};
 use layers::Layers;
 pub use role::Role;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Look at the configuration of a process
 #[derive(Args)]
@@ -44,6 +44,16 @@ pub fn run(tool: ConfigTool, out: Out) -> Result<(), Failure> {
 /// The arguments of a process, the first being its name, with what the environment and a file say beside them.
 pub fn complete(role: Role, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
     Ok(Layers::of(role, &role.command_line(), arguments)?.complete(arguments))
+}
+
+/// What a file has for another process, as one would type it there, but for the options named.
+pub fn passed_on(role: Role, file: &Path, but: &[&str]) -> Result<Vec<OsString>, Failure> {
+    Layers::of_section(role, &role.command_line(), file, but)
+}
+
+/// The file that was named where it can be.
+pub fn file(matches: &ArgMatches) -> Option<PathBuf> {
+    matches.get_one::<PathBuf>(FILE).cloned()
 }
 
 /// A command line that can be configured: it takes a file.

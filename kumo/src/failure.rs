@@ -80,12 +80,11 @@ fn status(error: &Error) -> u8 {
     match error {
         Error::Refused(refusal) => refusal_status(refusal),
         Error::TimedOut | Error::NoSession => NOT_OBTAINED,
-        Error::Lost | Error::Unreachable(_) => UNREACHABLE,
+        Error::Lost | Error::Unreachable(_) | Error::ForeignCell(_) => UNREACHABLE,
         Error::NoMaster => NO_MASTER,
         Error::CellRefused(_)
         | Error::Ended(_)
         | Error::Busy
-        | Error::ForeignCell(_)
         | Error::Changing(_)
         | Error::LockInUse(_)
         | Error::EventsInUse

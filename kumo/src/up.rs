@@ -5,6 +5,7 @@ mod node;
 mod ready;
 
 use crate::child::{self, Ended, Signals};
+use crate::config;
 use crate::failure::Failure;
 use crate::output::{Out, note, row, table};
 use clap::Args;
@@ -40,6 +41,9 @@ pub struct Up {
     /// How long a session lives without renewal
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
     session_timeout: Duration,
+    /// What the processes are configured with.
+    #[arg(skip)]
+    pub config: Option<PathBuf>,
     /// Show the processes' logs
     #[arg(short = 'v', long)]
     verbose: bool,
@@ -59,8 +63,12 @@ pub async fn run(up: Up, out: Out) -> Result<(), Failure> {
 /// Starts the processes. Free ports may be taken by others before ours have them: then choose again.
 async fn start(up: &Up) -> Result<(Layout, Nodes), Failure> {
     let counts = counts(up)?;
-    let running =
-        Running { data: up.data.as_deref(), session_timeout: up.session_timeout, verbose: up.verbose };
+    let running = Running {
+        data: up.data.as_deref(),
+        session_timeout: up.session_timeout,
+        configured: configured(up.config.as_deref())?,
+        verbose: up.verbose,
+    };
     if let Some(folder) = &up.data {
         let layout = layout_of(folder, up, counts)?;
         return Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?));
@@ -77,6 +85,13 @@ async fn start(up: &Up) -> Result<(Layout, Nodes), Failure> {
         layout = Layout::choose(counts, Ports::Free)?;
     }
     Ok((layout.clone(), begun(Nodes::start(&layout, &running).await?)?))
+}
+
+/// What a file has for the processes.
+fn configured(file: Option<&Path>) -> Result<Vec<(Role, Vec<OsString>)>, Failure> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let roles = Role::ALL.into_iter();
+    roles.map(|role| Ok((role, config::passed_on(role.configured_as(), file, &OWN_OPTIONS)?))).collect()
 }
 
 fn begun(started: Result<Nodes, Gone>) -> Result<Nodes, Failure> {
@@ -259,6 +274,30 @@ const SERVERS: u16 = 3;
 const MANAGERS: u16 = 3;
 const GATEWAYS: u16 = 1;
 
+/// What every process is told by its place in the cluster, whatever a file says: addresses, folders and logs.
+const OWN_OPTIONS: [&str; 20] = [
+    "listen",
+    "stream-listen",
+    "control",
+    "memproto-text",
+    "memproto-binary",
+    "http",
+    "partner",
+    "peer",
+    "manager",
+    "extension",
+    "data",
+    "memory",
+    "store",
+    "offer-tmp",
+    "session-timeout",
+    "log",
+    "binary-log",
+    "log-level",
+    "verbose",
+    "daemon",
+];
+
 /// Where a folder remembers who runs in it.
 const LAYOUT_FILE: &str = "cluster";
 
@@ -277,7 +316,7 @@ The environment of CMD has KUMO_CELL, by which kumo's other commands find the ma
 MEMCACHED_SERVERS: host:port,host:port… A CMD that a signal ended is status 128 and its number.
 
 KUMO_HTTP_TOKEN, if it is set, is the token that the dashboard asks for; other settings in the environment are not
-for these processes.
+for these processes. Of a file that --config names they get their sections, but for addresses, folders and logs.
 
 --format json, one line when the cluster is ready, but with a CMD, whose standard output is its own:
 {managers [{address, control, http, pid}], servers [{address, http, pid}], gateways [{address, http, pid}], dashboard},

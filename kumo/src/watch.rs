@@ -49,11 +49,21 @@ async fn follow(watch: &Watch, session: &Session, out: &Out) -> Result<(), Failu
     note("kumo: watching");
     let mut events = session.events()?;
     let mut left = watch.count.unwrap_or(u64::MAX);
+    // Of which nobody knows whom they concerned: told at once, and again with the next event that is told.
+    let mut omitted = 0_u64;
     while left > 0 {
-        let notice = events.next().await?;
+        let mut notice = events.next().await?;
+        omitted = omitted.saturating_add(notice.omitted);
+        if notice.omitted > 0 {
+            scope.look(session).await;
+        }
         if !scope.concerns(&notice.event, session).await {
+            if notice.omitted > 0 {
+                note(format!("kumo: {} events omitted", notice.omitted));
+            }
             continue;
         }
+        notice.omitted = std::mem::take(&mut omitted);
         left -= 1;
         tell(watch, session, &notice, out).await?;
     }
@@ -106,6 +116,13 @@ impl Scope {
             Scope::Future { entry, .. } => {
                 vec![Resource::Directory(entry.folder.clone()), Resource::Directory(entry.path())]
             }
+        }
+    }
+
+    /// What has become of it in events that were omitted.
+    async fn look(&mut self, session: &Session) {
+        if let Scope::Future { entry, directory } = self {
+            *directory = session.stat(&entry.path()).await.is_ok_and(|stat| stat.directory);
         }
     }
 

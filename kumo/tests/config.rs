@@ -4,10 +4,11 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::BufReader;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use support::{KUMO, assert_status, ends, free_addresses, signal};
+use support::{KUMO, assert_status, ends, free_addresses, next_line, signal};
 
 /// A configuration file of a test's own, removed with it.
 struct File(PathBuf);
@@ -157,4 +158,29 @@ fn up_is_configured_too() {
     let text = String::from_utf8(output.stdout).unwrap();
     let counts: Vec<usize> = text.split_whitespace().map(|list| list.split(',').count()).collect();
     assert_eq!(counts, [1, 2], "{text}");
+}
+
+#[test]
+fn up_hands_a_file_on_but_for_what_is_its_own() {
+    let text = "[manager]\nreplace-delay = 9\n[server]\nlisten = 'nowhere'\nstore = '/nowhere'\nmax-value = 4096\n\
+                [gateway]\nget-retry = 7\nverbose = 3\n";
+    let file = File::new("handed-on", text);
+    let mut up = Command::new(KUMO)
+        .args(["up", "--servers", "1", "--managers", "1", "--format", "json", "--config", file.path()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready = next_line(&mut BufReader::new(up.stdout.take().unwrap()));
+    let of = |role: &str| {
+        let ready: Value = serde_json::from_str(&ready).expect("kumo up says when the cluster is ready");
+        let pid = ready[role][0]["pid"].as_u64().unwrap();
+        String::from_utf8(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap()).unwrap()
+    };
+    let [managers, servers, gateways] = ["managers", "servers", "gateways"].map(of);
+    signal(up.id(), Signal::TERM);
+    assert!(ends(&mut up).success());
+    assert!(managers.contains("--replace-delay=9"), "{managers}");
+    assert!(servers.contains("--max-value=4096") && !servers.contains("nowhere"), "{servers}");
+    assert!(gateways.contains("--get-retry=7") && !gateways.contains("--verbose"), "{gateways}");
 }

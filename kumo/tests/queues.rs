@@ -2,9 +2,11 @@
 
 mod support;
 
+use pfs::{Options, Session};
+use rustix::process::Signal;
 use std::io::BufReader;
 use std::process::Stdio;
-use support::{Cell, assert_status, ends, eventually, next_line};
+use support::{Cell, assert_status, ends, eventually, next_line, signal};
 
 #[test]
 fn messages_by_command() {
@@ -109,6 +111,45 @@ fn a_file_is_watched_before_it_is_there() {
 }
 
 #[test]
+fn watch_tells_how_many_events_were_omitted() {
+    let cell = Cell::up_with(&["--session-timeout", "60"]);
+    let mut watch = cell
+        .command(&["watch", "/w/file", "--count", "1", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(watch.stderr.take().unwrap());
+    assert!(next_line(&mut errors).contains("watching"));
+    // It does not fetch them while more happens than is kept for it: none of it is what it was asked for.
+    signal(watch.id(), Signal::STOP);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let session = Session::open(&Options::new(cell.addresses())).await.unwrap();
+        let puts = |number: usize| {
+            let session = session.clone();
+            async move {
+                for number in (number..EVENTS).step_by(WRITERS) {
+                    session.put(&format!("/w/{number}"), "x").await.unwrap();
+                }
+            }
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|number| tokio::spawn(puts(number))).collect();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        session.put("/w/file", "x").await.unwrap();
+    });
+    signal(watch.id(), Signal::CONT);
+    assert!(next_line(&mut errors).ends_with("events omitted"), "at once, on standard error");
+    let event: serde_json::Value =
+        serde_json::from_str(&next_line(&mut BufReader::new(watch.stdout.take().unwrap()))).unwrap();
+    assert_eq!(event["path"], "/w/file");
+    assert!(event["omitted"].as_u64().unwrap() > 0, "and with the event that is told: {event}");
+    assert!(ends(&mut watch).success());
+}
+
+#[test]
 fn watch_runs_a_command_for_each_event() {
     let cell = Cell::up();
     let script = "echo $KUMO_EVENT_RESOURCE $KUMO_EVENT_NAME $KUMO_EVENT_CHANGE";
@@ -125,3 +166,7 @@ fn watch_runs_a_command_for_each_event() {
     assert_eq!(next_line(&mut out), "queue jobs posted");
     assert!(ends(&mut watch).success());
 }
+
+/// More than a session is kept events for, and who makes them.
+const EVENTS: usize = 1200;
+const WRITERS: usize = 16;

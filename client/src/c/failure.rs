@@ -67,8 +67,8 @@ impl From<Error> for Failure {
 fn number(error: &Error) -> c_int {
     match error {
         Error::Refused(refusal) => refused(refusal),
-        Error::CellRefused(_) | Error::ForeignCell(_) => libc::ECONNREFUSED,
-        Error::Lost => libc::ECONNABORTED,
+        Error::CellRefused(_) => libc::ECONNREFUSED,
+        Error::Lost | Error::ForeignCell(_) => libc::ECONNABORTED,
         Error::Ended(reason) => match reason {
             EndReason::Closed => libc::ENOTCONN,
             EndReason::Expired | EndReason::Killed | EndReason::Unknown => libc::ECONNABORTED,

@@ -178,9 +178,9 @@ unsafe fn wait(
         // SAFETY: the caller's promise.
         let room = unsafe { Room::new(count, data) }?;
         let message = received(&engine, &queue, &room, patience)?;
-        engine.run(engine.session().acknowledge(&queue, message.id))?;
+        // Before the cell is told that it may forget it: if that has no answer, nobody else might have it.
         room.fill(&message.data);
-        Ok(())
+        engine.run(engine.session().acknowledge(&queue, message.id))
     })
 }
 

@@ -10,7 +10,7 @@ use crate::transport::{Arrivals, Links};
 use crate::{NodeError, clock, notes};
 use kumo_link::{ReadyList, Token};
 use kumo_paxos::{ExitReason, Time};
-use kumo_session::{Application, Cell, Effect, Input, Parts};
+use kumo_session::{Application, Cell, Effect, Input, NodeNote, Parts};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -331,11 +331,19 @@ impl<A: Application, H: House<A>> Node<A, H> {
                 // A node without a disk keeps nothing.
                 Effect::Persist(_) => {}
                 Effect::WriteSnapshot => self.write_snapshot(),
-                Effect::Note(note) => notes::write(note, self.stopping_until.is_some()),
+                Effect::Note(note) => self.note(now, note),
                 Effect::Exit(reason) => self.exit(reason),
             }
         }
         self.effects = effects;
+    }
+
+    fn note(&mut self, now: Time, note: NodeNote) {
+        // Who it is, only its connection knows.
+        if let NodeNote::ClientRefused { connection, reason } = &note {
+            self.arrivals.refused(now, *connection, reason);
+        }
+        notes::write(note, self.stopping_until.is_some());
     }
 
     fn exit(&mut self, reason: ExitReason) {

@@ -15,8 +15,9 @@ pub fn write(note: NodeNote, stopping: bool) {
         NodeNote::Panicked { instance } => error!(instance, "executing an entry panicked"),
         NodeNote::Restored { from, bytes } => info!(%from, bytes, "snapshot taken over"),
         NodeNote::SnapshotMalformed { from } => warn!(%from, "snapshot could not be read"),
+        // Told with its address by what keeps the connections.
         NodeNote::ClientRefused { connection, reason } => {
-            warn!(connection = connection.0, reason, "client refused")
+            debug!(connection = connection.0, reason, "client refused")
         }
     }
 }

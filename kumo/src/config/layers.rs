@@ -11,7 +11,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::Value;
 
 /// Where a value came from, the strongest first.
@@ -79,6 +79,24 @@ impl Layers {
         }
         layers.yield_to_conflicts(role, command);
         Ok(layers)
+    }
+
+    /// The options of a role's section alone, as one would type them, but for some.
+    pub fn of_section(
+        role: Role,
+        command: &Command,
+        path: &Path,
+        but: &[&str],
+    ) -> Result<Vec<OsString>, Failure> {
+        let file = File::read(path)?;
+        let mut layers = Layers { given: BTreeMap::new() };
+        for (key, arg) in role.options(command).into_iter().filter(|(key, _)| !but.contains(key)) {
+            let Some(value) = file.section(role).and_then(|section| section.get(key)) else { continue };
+            let source = Source::File(file.path.clone());
+            let arguments = from_value(key, arg, value).map_err(|why| said(&source, key, &why))?;
+            layers.add_checked(key, source, arguments, command)?;
+        }
+        Ok(layers.complete(&[]))
     }
 
     /// Puts what was not typed before what was.

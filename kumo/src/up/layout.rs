@@ -1,5 +1,6 @@
 //! [`Layout`]: who runs in a cluster of `kumo up`, and on which ports.
 
+use crate::config;
 use crate::failure::Failure;
 use crate::http;
 use std::fmt;
@@ -178,7 +179,7 @@ impl Place {
 }
 
 impl Role {
-    const ALL: [Role; 4] = [Role::Cell, Role::Manager, Role::Server, Role::Gateway];
+    pub const ALL: [Role; 4] = [Role::Cell, Role::Manager, Role::Server, Role::Gateway];
 
     /// The name of the binary under which it is this.
     pub fn program(self) -> &'static str {
@@ -187,6 +188,16 @@ impl Role {
             Role::Manager => "kumo-manager",
             Role::Server => "kumo-server",
             Role::Gateway => "kumo-gateway",
+        }
+    }
+
+    /// Whose section of a configuration is its.
+    pub fn configured_as(self) -> config::Role {
+        match self {
+            Role::Cell => config::Role::Cell,
+            Role::Manager => config::Role::Manager,
+            Role::Server => config::Role::Server,
+            Role::Gateway => config::Role::Gateway,
         }
     }
 

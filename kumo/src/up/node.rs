@@ -7,6 +7,7 @@ use crate::http::TOKEN_VARIABLE;
 use crate::output::note;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -41,6 +42,8 @@ pub struct Running<'a> {
     /// Where they keep what they know, and their logs; `None`: in memory.
     pub data: Option<&'a Path>,
     pub session_timeout: Duration,
+    /// Further options of each role.
+    pub configured: Vec<(Role, Vec<OsString>)>,
     /// Their logs are shown.
     pub verbose: bool,
 }
@@ -182,6 +185,9 @@ fn spawn(place: &Place, layout: &Layout, running: &Running) -> std::io::Result<C
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0(place.role.program()).arg("--exit-on-stdin-eof");
     command.args(["--http", &place.http().to_string()]);
+    for (_, options) in running.configured.iter().filter(|(role, _)| *role == place.role) {
+        command.args(options);
+    }
     // What is configured here is meant for other processes than these; but who sets a token wants it asked for.
     let variables = std::env::vars_os().map(|(name, _)| name).filter(|name| name != TOKEN_VARIABLE);
     for name in variables.filter(|name| name.as_encoded_bytes().starts_with(b"KUMO_")) {

@@ -76,6 +76,13 @@ fn a_session_that_is_lost_is_told_and_opened_again() {
 }
 
 #[test]
+fn a_message_that_came_is_in_the_programs_hands_whatever_follows() {
+    let (cell, workshop) = (Cell::up_with(&["--session-timeout", "4"]), Workshop::new("handed"));
+    assert!(cell.kumo_with(&["queue", "post", "handed"], &[b'M'; 1000]).status.success());
+    run(&cell, workshop.c("handed"), &[]);
+}
+
+#[test]
 fn messages_outlive_killed_consumers_and_the_master() {
     let (cell, workshop) = (Cell::up(), Workshop::new("queues"));
     let program = workshop.c("queues");

@@ -4,6 +4,7 @@
 mod clients;
 mod cuts;
 mod durable;
+mod foreign;
 mod full;
 mod kills;
 mod large;
@@ -13,4 +14,5 @@ mod pauses;
 mod process;
 mod raw;
 mod recovery;
+mod requests;
 mod strangers;

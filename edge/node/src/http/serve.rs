@@ -125,8 +125,8 @@ async fn accept(listener: tokio::net::TcpListener, routes: Router) {
 }
 
 async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePermit) {
-    // Answers are written whole; a small one must not wait for the next.
-    let _ = stream.set_nodelay(true);
+    // Answers are written whole; a small one must not wait for the next. A machine that vanished gives its place back.
+    let _ = kumo_link::prepare(&stream, UNACKNOWLEDGED_MAX);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
@@ -139,6 +139,9 @@ async fn connection(stream: TcpStream, routes: Router, _place: OwnedSemaphorePer
         Err(_) => debug!("http connection ended after its longest time"),
     }
 }
+
+/// How long whoever asked may leave bytes of the answer unacknowledged.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// Browsers, scrapers and tools at a time. Beyond it connections wait.
 const CONNECTIONS_MAX: usize = 256;

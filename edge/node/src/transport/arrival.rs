@@ -6,7 +6,7 @@ use super::outbox::Outbox;
 use crate::house::HouseInput;
 use bytes::Bytes;
 use kumo_link::Signal;
-use kumo_paxos::{Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Side};
+use kumo_paxos::{Envelope, FRAME_BYTES_MAX, Hello, Incarnation, Side, Time};
 use kumo_session::{
     Application, CLIENT_FRAME_BYTES_MAX, Cell, CellMessage, ClientMessage, ConnectionId, Greeting, Input,
 };
@@ -26,6 +26,10 @@ pub struct Arrival {
     pub signal: Arc<Signal>,
     /// In this turn's list of connections to flush.
     pub dirty: bool,
+    /// In the list of those that must not stop inside a frame.
+    pub watched: bool,
+    /// When bytes last came.
+    heard: Time,
     waker: Waker,
     stream: TcpStream,
     inbox: Inbox,
@@ -70,13 +74,15 @@ impl From<io::Error> for Ending {
 }
 
 impl Arrival {
-    pub fn new(stream: TcpStream, from: SocketAddr, signal: Arc<Signal>) -> Arrival {
+    pub fn new(now: Time, stream: TcpStream, from: SocketAddr, signal: Arc<Signal>) -> Arrival {
         let waker = Waker::from(signal.clone());
         Arrival {
             from,
             stage: Stage::Greeting,
             signal,
             dirty: false,
+            watched: false,
+            heard: now,
             waker,
             stream,
             inbox: Inbox::default(),
@@ -88,6 +94,7 @@ impl Arrival {
     /// Reads what is there, within one connection's share of a turn, into `inputs`. Returns the bytes read.
     pub fn read<A: Application>(
         &mut self,
+        now: Time,
         id: ConnectionId,
         cell: &Cell<A>,
         inputs: &mut Vec<Input>,
@@ -114,7 +121,10 @@ impl Arrival {
             match self.inbox.fill(&mut self.stream, &mut Context::from_waker(&self.waker)) {
                 Poll::Pending => return Ok(bytes),
                 Poll::Ready(Ok(0)) => return Err(Ending::Gone),
-                Poll::Ready(Ok(count)) => bytes += count,
+                Poll::Ready(Ok(count)) => {
+                    self.heard = now;
+                    bytes += count;
+                }
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
         }
@@ -257,6 +267,20 @@ impl Arrival {
             self.stage = Stage::Lingering;
         }
         Ok(())
+    }
+
+    /// Whether the rest of a frame is waited for.
+    pub fn is_inside_frame(&self) -> bool {
+        match self.stage {
+            Stage::Replica { .. } | Stage::Client | Stage::House => self.inbox.is_inside_frame(),
+            // These have time limits of their own.
+            Stage::Greeting | Stage::Leaving | Stage::Lingering => false,
+        }
+    }
+
+    /// Whether nothing has come since then, though it was looked for.
+    pub fn is_silent_since(&self, then: Time) -> bool {
+        !self.paused && self.heard <= then
     }
 
     fn frames_per_turn(&self) -> usize {

@@ -1,6 +1,7 @@
 //! [`Arrivals`]: all connections that others opened.
 
 use super::arrival::{Arrival, Ending, Porch, Stage};
+use super::refusals::Refusals;
 use crate::house::HouseInput;
 use bytes::Bytes;
 use kumo_link::prepare;
@@ -24,8 +25,11 @@ pub struct Arrivals {
     /// When those that have not greeted are given up; and those that were refused, whatever they do.
     greeting_until: VecDeque<(Time, ConnectionId)>,
     lingering_until: VecDeque<(Time, ConnectionId)>,
+    /// When those inside a frame are looked at again.
+    inside_until: VecDeque<(Time, ConnectionId)>,
     /// Clients not read because the node is behind.
     held: Option<Vec<ConnectionId>>,
+    refusals: Refusals,
     pub porch: Porch,
 }
 
@@ -46,7 +50,9 @@ impl Arrivals {
             dirty: Vec::new(),
             greeting_until: VecDeque::new(),
             lingering_until: VecDeque::new(),
+            inside_until: VecDeque::new(),
             held: None,
+            refusals: Refusals::default(),
             porch: Porch { open: house, arrived: Vec::new() },
         }
     }
@@ -57,8 +63,7 @@ impl Arrivals {
             return;
         }
         if self.open >= CONNECTIONS_MAX + REFUSED_MAX {
-            warn!(%from, reason = "too many connections", "connection refused");
-            return;
+            return self.refusals.tell(now, from, TOO_MANY);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, arrival: None });
@@ -69,10 +74,10 @@ impl Arrivals {
         let id = ConnectionId(u64::from(slot.uses) << 32 | u64::from(index));
         let signal = Signal::new(Token::Arrival(id), &self.ready);
         signal.raise();
-        slot.arrival = Some(Box::new(Arrival::new(stream, from, signal)));
+        slot.arrival = Some(Box::new(Arrival::new(now, stream, from, signal)));
         self.open += 1;
         if self.open > CONNECTIONS_MAX {
-            return self.refuse(now, id, "too many connections".to_owned());
+            return self.refuse(now, id, TOO_MANY.to_owned());
         }
         self.greeting_until.push_back((now.plus_micros(GREETING_MICROS), id));
     }
@@ -103,9 +108,10 @@ impl Arrivals {
         }
         let mut porch = std::mem::take(&mut self.porch);
         let arrival = self.get_mut(id).expect("found just now");
-        let read = arrival.read(id, cell, inputs, &mut porch);
+        let read = arrival.read(now, id, cell, inputs, &mut porch);
         let stage = arrival.stage;
         self.porch = porch;
+        self.watch(now, id);
         self.touch(id);
         let bytes = match read {
             Ok(bytes) => bytes,
@@ -178,11 +184,41 @@ impl Arrivals {
             self.lingering_until.pop_front();
             self.close(id, inputs);
         }
+        while let Some(&(until, id)) = self.inside_until.front()
+            && until <= now
+        {
+            self.inside_until.pop_front();
+            self.look(now, id, inputs);
+        }
+        self.refusals.expire(now);
+    }
+
+    /// A connection inside a frame is looked at after a while.
+    fn watch(&mut self, now: Time, id: ConnectionId) {
+        let Some(arrival) = self.get_mut(id) else { return };
+        if arrival.is_inside_frame() && !std::mem::replace(&mut arrival.watched, true) {
+            self.inside_until.push_back((now.plus_micros(FRAME_PAUSE_MICROS), id));
+        }
+    }
+
+    /// Ends a connection that has begun a frame and does not go on with it: what is here of it would be kept for ever.
+    fn look(&mut self, now: Time, id: ConnectionId, inputs: &mut Vec<Input>) {
+        let held = self.held.is_some();
+        let Some(arrival) = self.get_mut(id) else { return };
+        arrival.watched = false;
+        let then = Time(now.0.saturating_sub(FRAME_PAUSE_MICROS));
+        if arrival.is_inside_frame() && arrival.is_silent_since(then) && !held {
+            self.leave(id, inputs);
+            let seconds = FRAME_PAUSE_MICROS / 1_000_000;
+            return self.refuse(now, id, format!("half a message and then nothing for {seconds} s"));
+        }
+        self.watch(now, id);
     }
 
     pub fn deadline(&self) -> Option<Time> {
         let first = |queue: &VecDeque<(Time, ConnectionId)>| queue.front().map(|&(until, _)| until);
-        [first(&self.greeting_until), first(&self.lingering_until)].into_iter().flatten().min()
+        let queues = [&self.greeting_until, &self.lingering_until, &self.inside_until].map(first);
+        queues.into_iter().chain([self.refusals.deadline()]).flatten().min()
     }
 
     /// Stops or resumes reading from clients; replicas are read all the same.
@@ -218,10 +254,16 @@ impl Arrivals {
     }
 
     fn refuse(&mut self, now: Time, id: ConnectionId, reason: String) {
+        self.refused(now, id, &reason);
         let Some(arrival) = self.get_mut(id) else { return };
-        warn!(from = %arrival.from, reason, "connection refused");
         arrival.refuse(reason);
         self.linger(now, id);
+    }
+
+    /// A connection broke a rule, and is being told so.
+    pub fn refused(&mut self, now: Time, id: ConnectionId, reason: &str) {
+        let Some(from) = self.get(id).map(|arrival| arrival.from) else { return };
+        self.refusals.tell(now, from, reason);
     }
 
     /// Its last words are written, then it is closed when the other side closes, or after a while.
@@ -276,11 +318,19 @@ const CONNECTIONS_MAX: usize = 10_000;
 /// Further ones that are told so; beyond, they are closed without a word.
 const REFUSED_MAX: usize = 100;
 
+const TOO_MANY: &str = "too many connections";
+
 /// How long a connection may take to say who it is.
 const GREETING_MICROS: u64 = 5_000_000;
+
+/// How long a message may stand still half-way.
+const FRAME_PAUSE_MICROS: u64 = 60_000_000;
 
 /// How long one that was refused may take to read why.
 const LINGER_MICROS: u64 = 1_000_000;
 
 /// How long a client may leave bytes unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

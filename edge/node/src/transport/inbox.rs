@@ -40,6 +40,11 @@ impl Inbox {
         }))
     }
 
+    /// Whether there is the beginning of a frame, and not its end.
+    pub fn is_inside_frame(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// Throws away what was read.
     pub fn discard(&mut self) {
         self.buffer.clear();

@@ -32,7 +32,7 @@ impl Seat {
     pub async fn ask(&self, query: Query) -> Result<Reply, Refused> {
         let asked = async {
             match self.session().await?.query(&query).await {
-                Err(Error::Lost | Error::Ended(_)) => {
+                Err(Error::Lost | Error::Ended(_) | Error::ForeignCell(_)) => {
                     self.leave().await;
                     self.session().await?.query(&query).await
                 }
