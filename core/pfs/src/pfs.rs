@@ -169,6 +169,15 @@ impl Application for Pfs {
         self.remove_ephemerals(entry, &holdings.ephemerals, outcome);
     }
 
+    fn session_has_room(&mut self, entry: Entry, outcome: &mut Outcome) {
+        let parked =
+            self.sessions.get(entry.session).into_iter().flat_map(|holdings| holdings.parked.values());
+        let queues = parked.filter(|parked| parked.at == ParkedAt::Queue).map(|parked| parked.name.clone());
+        for name in queues.collect::<BTreeSet<Arc<str>>>() {
+            self.hand_on(&name, outcome);
+        }
+    }
+
     fn read(&self, _session: SessionId, query: Bytes) -> Bytes {
         let answer = Query::from_bytes(query).map_err(|_| Refusal::Malformed);
         answer.and_then(|query| self.answer(query)).unwrap_or_else(Reply::Refused).to_bytes()

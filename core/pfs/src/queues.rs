@@ -22,7 +22,7 @@ pub(crate) struct Queues {
     pub waits: u64,
 }
 
-/// A queue. When a message is ready, nobody waits.
+/// A queue. When a message is ready, nobody waits but those whose sessions have no room for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queue {
     /// There to be taken, by id: the order of posting.
@@ -113,18 +113,18 @@ impl Pfs {
         Ok(Some(Reply::Done))
     }
 
-    /// Gives what is ready to those who wait, first to first, and forgets the queue when it is idle.
+    /// Gives what is ready to those who wait, first to first, and forgets the queue when it is idle. Whose session has no
+    /// room for more replies keeps its place, and the next one is served.
     pub(crate) fn hand_on(&mut self, name: &str, outcome: &mut Outcome) {
-        while let Some(queue) = self.queues.named.get(name) {
-            let Some((&arrival, waiter)) = queue.waiters.first() else { break };
-            if queue.ready.is_empty() {
-                break;
-            }
+        while let Some(queue) = self.queues.named.get(name).filter(|queue| !queue.ready.is_empty()) {
+            let served = queue.waiters.iter().find(|(_, waiter)| outcome.room.is_left(waiter.session));
+            let Some((&arrival, waiter)) = served else { break };
             let waiter = waiter.clone();
             self.queues.leave(name, arrival);
             self.sessions.change(waiter.session, |holdings| holdings.parked.remove(&waiter.number));
-            let reply = self.hand_over(name, &waiter);
-            outcome.answers.push((waiter.session, waiter.number, reply.to_bytes()));
+            let reply = self.hand_over(name, &waiter).to_bytes();
+            outcome.room.take(waiter.session, reply.len());
+            outcome.answers.push((waiter.session, waiter.number, reply));
         }
         self.queues.tidy(name);
     }

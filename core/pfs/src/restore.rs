@@ -180,7 +180,6 @@ impl Restorer {
             self.messages(&name, &mut queue)?;
             queue.waiters = self.queue_waiters(&name)?;
             require(queue.messages() > 0 || !queue.waiters.is_empty(), "a queue without anything")?;
-            require(queue.ready.is_empty() || queue.waiters.is_empty(), "a wait beside a message")?;
             require(queue.messages() <= self.pfs.limits.queue_messages, "too many messages")?;
             self.pfs.queues.waits += queue.waiters.len() as u64;
             self.pfs.queues.messages += queue.messages();

@@ -1,5 +1,6 @@
 //! [`Application`]: a deterministic state machine that a cell replicates, and what it is told.
 
+use crate::room::Room;
 use bytes::Bytes;
 use kumo_paxos::Instance;
 use kumo_wire::{Malformed, Reader, Wire, Writer};
@@ -44,6 +45,8 @@ pub struct Outcome {
     pub omitted: Vec<(SessionId, u64)>,
     /// Events for sessions that subscribed, in order.
     pub events: Vec<(SessionId, Bytes)>,
+    /// Given, not filled in but by [`Room::take`]: who may be answered with something large.
+    pub room: Room,
 }
 
 /// A deterministic service that a cell replicates.
@@ -65,6 +68,10 @@ pub trait Application: Clone {
 
     /// A session was closed or has expired (`entry.session`): free what it held and parked.
     fn session_ended(&mut self, entry: Entry, outcome: &mut Outcome);
+
+    /// The client of `entry.session` has acknowledged replies, and there is [`Room`] for more: what was kept back for want
+    /// of it can be answered.
+    fn session_has_room(&mut self, _entry: Entry, _outcome: &mut Outcome) {}
 
     /// Answers without changing anything. Runs on any one replica.
     fn read(&self, session: SessionId, query: Bytes) -> Bytes;

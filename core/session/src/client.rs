@@ -40,6 +40,8 @@ pub struct Client {
     next_number: u64,
     /// The highest number that was answered.
     answered_max: u64,
+    /// Bytes of replies that came after the last request was sent: nothing has acknowledged them.
+    reply_bytes: usize,
     reads: BTreeMap<u64, Read>,
     /// Calls for events, first come first served.
     event_tickets: VecDeque<u64>,
@@ -98,6 +100,7 @@ impl Client {
             command_bytes: 0,
             next_number: 1,
             answered_max: 0,
+            reply_bytes: 0,
             reads: BTreeMap::new(),
             event_tickets: VecDeque::new(),
             event_asked: Asked::default(),

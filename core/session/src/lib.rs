@@ -69,6 +69,7 @@ mod operator;
 mod protocol;
 mod reads;
 mod receive;
+mod room;
 mod serve;
 mod session;
 mod snapshot;
@@ -83,6 +84,7 @@ pub use greeting::{GREETING_BYTES_MAX, Greeting};
 pub use protocol::{
     Ask, CLIENT_FRAME_BYTES_MAX, CellMessage, ClientMessage, EndReason, Label, Reply, SessionInfo,
 };
+pub use room::Room;
 pub use session::EVENTS_MAX;
 pub use snapshot::Parts;
 pub use step::{

@@ -80,7 +80,12 @@ impl Session {
 
     /// Whether one more request may be executed, or must be refused: its reply would have to be remembered.
     pub fn is_full(&self) -> bool {
-        self.replies.len() + self.parked.len() >= REPLIES_MAX || self.reply_bytes >= REPLY_BYTES_MAX
+        self.replies.len() + self.parked.len() >= REPLIES_MAX || !self.has_room()
+    }
+
+    /// Whether what is parked may be answered with something large.
+    pub fn has_room(&self) -> bool {
+        self.reply_bytes < REPLY_BYTES_MAX
     }
 
     /// Whether not even a refusal can be remembered: the client acknowledges nothing.

@@ -100,6 +100,9 @@ fn read_table(stream: Bytes, digest: u64) -> Result<Table, Malformed> {
             return Err(Malformed::Rule("sessions are in order and differ in their tokens"));
         }
         before = id;
+        if !session.has_room() {
+            Arc::make_mut(&mut table.full).insert(id);
+        }
         table.sessions.insert(id, Arc::new(session));
     }
     match input.left() {

@@ -4,11 +4,12 @@ use crate::application::{Application, Entry, Outcome, SessionId, UnixMillis, num
 use crate::digest::Digest;
 use crate::entry::LogEntry;
 use crate::protocol::{Ask, EndReason, Label, Reply};
+use crate::room::Room;
 use crate::session::{REPLIES_MAX, Session};
 use bytes::Bytes;
 use kumo_paxos::{DataName, Instance};
 use kumo_wire::{Wire, wire_struct};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// All sessions of the cell. Equal on all replicas that executed the same entries; cheap to freeze, because
@@ -25,6 +26,8 @@ pub(crate) struct Table {
     /// The latest ones that ended, so that their clients hear why, and a late copy of an open opens nothing.
     pub(crate) ended: VecDeque<Ended>,
     pub(crate) digest: Digest,
+    /// Sessions whose replies leave no room. Follows from the sessions.
+    pub(crate) full: Arc<BTreeSet<SessionId>>,
 }
 
 /// A session that is no more.
@@ -117,7 +120,9 @@ impl Table {
             }
             LogEntry::Request { time, session, number, acknowledged, unanswered, events_seen, ask } => {
                 self.time = self.time.max(time);
-                if self.admit(session, number, acknowledged, &unanswered, events_seen) {
+                let admitted = self.admit(session, number, acknowledged, &unanswered, events_seen);
+                self.make_room(self.entry(at, session, 0), application, told);
+                if admitted {
                     let entry = self.entry(at, session, number);
                     self.request(entry, ask, application, told);
                 }
@@ -134,7 +139,7 @@ impl Table {
             LogEntry::House { time, command } => {
                 self.time = self.time.max(time);
                 let entry = self.entry(at, SessionId::HOUSE, 0);
-                let mut outcome = Outcome::default();
+                let mut outcome = self.outcome();
                 application.apply(entry, command, &mut outcome);
                 // Nobody waits for it.
                 outcome.reply = None;
@@ -163,7 +168,7 @@ impl Table {
         for session in &left {
             let entry = self.entry(at, session.id, 0);
             for target in session.parked() {
-                let mut outcome = Outcome::default();
+                let mut outcome = self.outcome();
                 application.cancel(entry, target, &mut outcome);
                 outcome.reply = None;
                 self.settle(entry, outcome, told);
@@ -215,6 +220,23 @@ impl Table {
         true
     }
 
+    /// What a session has acknowledged may have left room for what it has parked.
+    fn make_room<A: Application>(&mut self, entry: Entry, application: &mut A, told: &mut Vec<Told>) {
+        let left = self.get(entry.session).is_some_and(Session::has_room);
+        if !left || !self.full.contains(&entry.session) {
+            return;
+        }
+        Arc::make_mut(&mut self.full).remove(&entry.session);
+        let mut outcome = self.outcome();
+        application.session_has_room(entry, &mut outcome);
+        outcome.reply = None;
+        self.settle(entry, outcome, told);
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { room: Room::new(self.full.clone()), ..Outcome::default() }
+    }
+
     fn request<A: Application>(&mut self, entry: Entry, ask: Ask, application: &mut A, told: &mut Vec<Told>) {
         let (id, number) = (entry.session, entry.number);
         let Some(session) = self.session_mut(id) else { return };
@@ -228,14 +250,14 @@ impl Table {
                 self.answer(entry, id, number, Reply::Refused(reason), told);
             }
             Ask::Command(command) => {
-                let mut outcome = Outcome::default();
+                let mut outcome = self.outcome();
                 application.apply(entry, command, &mut outcome);
                 self.settle(entry, outcome, told);
             }
             Ask::Cancel { target } => {
                 // The session layer knows what is parked; only the application can forget it.
                 let parked = target < number && self.get(id).is_some_and(|session| session.is_parked(target));
-                let mut outcome = Outcome::default();
+                let mut outcome = self.outcome();
                 if parked && application.cancel(entry, target, &mut outcome) {
                     self.answer(entry, id, target, Reply::Cancelled, told);
                     outcome.reply = None;
@@ -272,6 +294,9 @@ impl Table {
     fn leave(&mut self, session: SessionId, reason: EndReason, told: &mut Vec<Told>) -> Option<Arc<Session>> {
         let gone = self.sessions.remove(&session)?;
         self.tokens.remove(&gone.token);
+        if self.full.contains(&session) {
+            Arc::make_mut(&mut self.full).remove(&session);
+        }
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
         }
@@ -283,7 +308,7 @@ impl Table {
 
     /// What a session that left held goes to others, or to nobody.
     fn free<A: Application>(&mut self, entry: Entry, application: &mut A, told: &mut Vec<Told>) {
-        let mut outcome = Outcome::default();
+        let mut outcome = self.outcome();
         application.session_ended(entry, &mut outcome);
         outcome.reply = None;
         self.settle(entry, outcome, told);
@@ -324,7 +349,11 @@ impl Table {
             Reply::NoSession => self.digest.number(3),
         }
         let Some(session) = self.session_mut(id) else { return };
-        if session.answer(number, entry.instance, reply.clone()) {
+        let answered = session.answer(number, entry.instance, reply.clone());
+        if !session.has_room() && !self.full.contains(&id) {
+            Arc::make_mut(&mut self.full).insert(id);
+        }
+        if answered {
             told.push(Told::Reply { session: id, number, reply });
         }
     }

@@ -34,6 +34,10 @@ impl Application for Pair {
         self.pfs.session_ended(entry, outcome);
     }
 
+    fn session_has_room(&mut self, entry: Entry, outcome: &mut Outcome) {
+        self.pfs.session_has_room(entry, outcome);
+    }
+
     fn read(&self, session: SessionId, query: Bytes) -> Bytes {
         self.pfs.read(session, query)
     }

@@ -56,6 +56,10 @@ impl Application for Watched {
         self.notes.get_mut().push(Note { entry, done: Done::SessionEnded });
     }
 
+    fn session_has_room(&mut self, entry: Entry, outcome: &mut Outcome) {
+        self.pfs.session_has_room(entry, outcome);
+    }
+
     fn read(&self, session: SessionId, query: Bytes) -> Bytes {
         self.pfs.read(session, query)
     }

@@ -6,7 +6,7 @@ use kumo_pfs::{
     Command, Condition, DEPTH_MAX, EntryChange, Event, NAME_BYTES_MAX, Pfs, Place, Query, READ_BYTES_MAX,
     Refusal, Reply, Resource, WRITE_BYTES_MAX,
 };
-use kumo_session::{Application, EVENTS_MAX};
+use kumo_session::{Application, EVENTS_MAX, Outcome};
 use kumo_wire::Wire;
 use std::collections::BTreeSet;
 
@@ -309,4 +309,30 @@ fn the_end_of_a_session_makes_no_more_events_than_are_kept() {
         change: EntryChange::Deleted,
     };
     assert_eq!(told(2)[0], first);
+}
+
+#[test]
+fn a_session_without_room_keeps_its_place_and_the_message_stays() {
+    let mut host = Host::new();
+    let first = host.park(1, &wait("q"));
+    let second = host.park(2, &wait("q"));
+    let mut outcome = Outcome::default();
+    outcome.room.fill(id(1));
+    let entry = host.entry(3);
+    host.pfs.apply(entry, post("q", "one").to_bytes(), &mut outcome);
+    let message = |told: &[(u64, u64, Reply)], session, number, text: &str| match told {
+        [(to, of, Reply::Message { data, .. })] => (*to, *of) == (session, number) && data == text,
+        _ => false,
+    };
+    assert!(message(&answers(&outcome), 2, second, "one"), "the next one is served");
+    let mut outcome = Outcome::default();
+    outcome.room.fill(id(1));
+    let entry = host.entry(3);
+    host.pfs.apply(entry, post("q", "two").to_bytes(), &mut outcome);
+    assert!(outcome.answers.is_empty(), "it stays in the queue");
+    let restored = Pfs::restore(host.pfs.snapshot().collect()).unwrap();
+    assert!(restored == host.pfs, "also in a snapshot");
+    let (entry, mut outcome) = (host.entry(1), Outcome::default());
+    host.pfs.session_has_room(entry, &mut outcome);
+    assert!(message(&answers(&outcome), 1, first, "two"));
 }

@@ -3,7 +3,8 @@
 use super::asked::Asked;
 use super::{Client, Command, Read};
 use crate::front::{ENVELOPE_BYTES, QUERY_BYTES_MAX};
-use crate::protocol::{Ask, ClientMessage, EndReason};
+use crate::protocol::{Ask, ClientMessage, EndReason, Reply};
+use crate::session::REPLY_BYTES_MAX;
 use crate::step::{Answer, CallError, ClientEffect};
 use bytes::Bytes;
 use kumo_paxos::{OUT_OF_BAND_MAX, Time};
@@ -44,6 +45,18 @@ impl Client {
         self.command_bytes -= weight(&command.ask);
         self.answered_max = self.answered_max.max(number);
         Some(command)
+    }
+
+    /// Large replies are acknowledged at once when others are waited for, and not by the next request, for which these
+    /// may be waited for: the cell holds them back while it remembers too much. A cancel of what was answered
+    /// does nothing else.
+    pub(super) fn acknowledge_large(&mut self, number: u64, reply: &Reply) {
+        if let Reply::Body(body) = reply {
+            self.reply_bytes += body.len();
+        }
+        if self.reply_bytes >= ACKNOWLEDGE_BYTES && !self.commands.is_empty() {
+            self.put(None, Ask::Cancel { target: number });
+        }
     }
 
     pub(super) fn close(&mut self, ticket: u64, effects: &mut Vec<ClientEffect>) {
@@ -176,6 +189,7 @@ impl Client {
             sent.push(ClientMessage::Request { session, number, acknowledged, unanswered, events_seen, ask });
         }
         if !sent.is_empty() {
+            self.reply_bytes = 0;
             self.attach(master, effects);
             effects.extend(sent.into_iter().map(|message| ClientEffect::Send(master, message)));
         }
@@ -189,7 +203,7 @@ impl Client {
         let floor = self.commands.keys().next().copied().unwrap_or(self.next_number) - 1;
         let unanswered: Vec<u64> =
             self.commands.range(..self.answered_max).map(|(number, _)| *number).collect();
-        let long = unanswered.len() > LISTED_ALWAYS;
+        let long = unanswered.len() > LISTED_ALWAYS && self.reply_bytes < ACKNOWLEDGE_BYTES;
         if unanswered.is_empty() || long && self.answered_max <= floor + ACKNOWLEDGE_SPAN {
             return (floor, floor, Vec::new());
         }
@@ -275,6 +289,10 @@ const LISTED_ALWAYS: usize = 16;
 
 /// So far behind the newest reply may the oldest of more unanswered requests be before they are listed.
 const ACKNOWLEDGE_SPAN: u64 = 64;
+
+/// Replies of so many bytes are acknowledged without waiting for a request: a quarter of what the cell remembers before
+/// it holds back.
+const ACKNOWLEDGE_BYTES: usize = REPLY_BYTES_MAX / 4;
 
 /// 8 MB a second: the slowest network a large command is given time for.
 const BYTES_PER_MICRO: u64 = 8;

@@ -115,6 +115,7 @@ impl Client {
         let Some(command) = self.take(number) else { return };
         self.updated = self.updated.max(instance);
         let closed = command.ask == Ask::Close && reply == Reply::Closed;
+        self.acknowledge_large(number, &reply);
         let result = match reply {
             Reply::Body(body) => Ok(Answer::Body(body)),
             Reply::Cancelled => Err(CallError::Cancelled),

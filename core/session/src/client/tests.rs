@@ -332,3 +332,17 @@ fn a_request_that_waits_does_not_keep_few_or_large_replies() {
     let sent = script.give(ClientInput::Command { ticket: 4, command });
     assert_eq!(sent, ["1 request 4 ack 3 [1]"]);
 }
+
+#[test]
+fn large_replies_are_acknowledged_while_others_are_waited_for() {
+    let mut script = Script::open();
+    script.command(1);
+    script.command(2);
+    let large = || Reply::Body(Bytes::from(vec![0; crate::session::REPLY_BYTES_MAX / 3]));
+    let requests = |said: Vec<String>| -> Vec<String> {
+        said.into_iter().filter(|line| line.starts_with("1 request")).collect()
+    };
+    assert_eq!(requests(script.reply(1, large())), ["1 request 3 ack 1 []"]);
+    assert_eq!(script.reply(3, Reply::Cancelled), [""; 0], "nobody waits for that");
+    assert_eq!(requests(script.reply(2, large())), [""; 0], "nothing is waited for any more");
+}
