@@ -1,6 +1,5 @@
 //! Runs the scripts in tests/scripts: a cell, clients with their real cores, and connections that speak the protocol by
 //! hand, told what to do line by line; what they are told is compared with what the script records.
-//! `KUMO_RECORD=1` writes the recorded part anew.
 
 mod world;
 
@@ -218,39 +217,25 @@ fn heard(message: Option<CellMessage>) -> String {
     }
 }
 
-/// A script: blocks of commands, `---`, what was seen; separated by empty lines. The first line says how many nodes.
-fn play(script: &str) -> String {
-    let mut stage: Option<Stage> = None;
-    let mut played = Vec::new();
-    for block in script.split("\n\n").filter(|block| !block.trim().is_empty()) {
-        let commands = block.split("\n---").next().unwrap_or_default();
-        for line in commands.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-            match (line.strip_prefix("nodes "), &mut stage) {
-                (Some(nodes), None) => stage = Some(Stage::new(nodes.parse().expect("a number"))),
-                (None, Some(stage)) => stage.command(line),
-                (_, _) => panic!("a script begins with its nodes, once: {line}"),
-            }
+/// A stage whose first line says how many nodes there are.
+#[derive(Default)]
+struct Curtain(Option<Stage>);
+
+impl script::Stage for Curtain {
+    fn command(&mut self, line: &str) {
+        match (line.strip_prefix("nodes "), &mut self.0) {
+            (Some(nodes), None) => self.0 = Some(Stage::new(nodes.parse().expect("a number"))),
+            (None, Some(stage)) => stage.command(line),
+            (_, _) => panic!("a script begins with its nodes, once: {line}"),
         }
-        let seen = stage.as_mut().map(|stage| std::mem::take(&mut stage.out)).unwrap_or_default();
-        played.push(format!("{}\n---\n{seen}", commands.trim_end()));
     }
-    format!("{}\n", played.join("\n").trim_end())
+
+    fn seen(&mut self) -> String {
+        self.0.as_mut().map(|stage| std::mem::take(&mut stage.out)).unwrap_or_default()
+    }
 }
 
 #[test]
 fn scripts_play_as_recorded() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let mut names: Vec<_> =
-        std::fs::read_dir(&folder).expect("scripts").map(|entry| entry.expect("entry").path()).collect();
-    names.sort();
-    assert!(names.len() >= 6, "scripts are there");
-    for name in names {
-        let script = std::fs::read_to_string(&name).expect("a script");
-        let played = play(&script);
-        if std::env::var_os("KUMO_RECORD").is_some() {
-            std::fs::write(&name, played).expect("write");
-        } else {
-            assert_eq!(played, script, "{}", name.display());
-        }
-    }
+    script::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts"), 6, Curtain::default);
 }

@@ -1,5 +1,4 @@
 //! Runs the scripts in tests/gateway/scripts: what happens to a gateway, line by line, and what it wants done.
-//! `KUMO_RECORD=1` writes the recorded part anew.
 
 use crate::names::{manager, name, place, server, settings, space};
 use bytes::Bytes;
@@ -228,34 +227,17 @@ fn noted(note: GatewayNote) -> String {
     }
 }
 
-/// A script: blocks of commands, `---`, what was seen; separated by empty lines.
-fn play(script: &str) -> String {
-    let mut stage = Stage::new();
-    let mut played = Vec::new();
-    for block in script.split("\n\n").filter(|block| !block.trim().is_empty()) {
-        let commands = block.split("\n---").next().unwrap_or_default();
-        for line in commands.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-            stage.command(line);
-        }
-        played.push(format!("{}\n---\n{}", commands.trim_end(), std::mem::take(&mut stage.out)));
+impl script::Stage for Stage {
+    fn command(&mut self, line: &str) {
+        Stage::command(self, line);
     }
-    format!("{}\n", played.join("\n").trim_end())
+
+    fn seen(&mut self) -> String {
+        std::mem::take(&mut self.out)
+    }
 }
 
 #[test]
 fn scripts_play_as_recorded() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/scripts");
-    let mut names: Vec<_> =
-        std::fs::read_dir(&folder).expect("scripts").map(|entry| entry.expect("entry").path()).collect();
-    names.sort();
-    assert!(names.len() >= 8, "scripts are there");
-    for name in names {
-        let script = std::fs::read_to_string(&name).expect("a script");
-        let played = play(&script);
-        if std::env::var_os("KUMO_RECORD").is_some() {
-            std::fs::write(&name, played).expect("write");
-        } else {
-            assert_eq!(played, script, "{}", name.display());
-        }
-    }
+    script::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gateway/scripts"), 8, Stage::new);
 }
