@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 12] = [
+const CAUGHT: [(Mutation, Focus, u64); 13] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -14,6 +14,7 @@ const CAUGHT: [(Mutation, Focus, u64); 12] = [
     (Mutation::PendingNotSentToNew, Focus::Replace, 250),
     (Mutation::IdsNotCarried, Focus::Retries, 60),
     (Mutation::NoIdFloor, Focus::Retries, 250),
+    (Mutation::CommittedTakenAgain, Focus::Late, 60),
     (Mutation::RestartGoesOn, Focus::Losses, 30),
     (Mutation::NewMasterDoesNotWait, Focus::Succession, 80),
     (Mutation::SwitchUnreported, Focus::Replace, 10),
@@ -50,4 +51,4 @@ fn a_store_with_all_its_rules_bears_what_is_aimed_at_them() {
 }
 
 /// Of each focus.
-const SEEDS_EACH: u64 = 60;
+const SEEDS_EACH: u64 = 48;

@@ -22,6 +22,8 @@ struct Disk {
     full: bool,
     /// Writes refused since it is full.
     refused: u64,
+    /// What stood where something was written or removed since it was last made safe, in the order of the changes.
+    before: Vec<(StoreKey, Option<Record>)>,
 }
 
 impl Engine {
@@ -33,6 +35,25 @@ impl Engine {
     pub fn set_full(&self, full: bool) {
         let mut disk = self.0.borrow_mut();
         (disk.full, disk.refused) = (full, 0);
+    }
+
+    /// All that was written is safe from now on.
+    pub fn sync(&self) {
+        self.0.borrow_mut().before.clear();
+    }
+
+    /// The power is gone, and with it what is not safe. What was kept of spaces and lives was made safe at once.
+    pub fn lose_power(&self) -> usize {
+        let mut disk = self.0.borrow_mut();
+        let before = std::mem::take(&mut disk.before);
+        let lost = before.len();
+        for (key, record) in before.into_iter().rev() {
+            match record {
+                Some(record) => disk.records.insert(key, record),
+                None => disk.records.remove(&key),
+            };
+        }
+        lost
     }
 
     /// The server adopted a space.
@@ -91,7 +112,9 @@ impl Store for Engine {
             disk.refused += 1;
             return Err(Fault::Full);
         }
-        disk.records.insert(name(hash, key), record.clone());
+        let key = name(hash, key);
+        let before = disk.records.insert(key.clone(), record.clone());
+        disk.before.push((key, before));
         Ok(())
     }
 
@@ -101,7 +124,9 @@ impl Store for Engine {
             disk.refused += 1;
             return Err(Fault::Full);
         }
-        disk.records.remove(&name(hash, key));
+        let key = name(hash, key);
+        let before = disk.records.remove(&key);
+        disk.before.push((key, before));
         Ok(())
     }
 
@@ -169,6 +194,20 @@ mod tests {
         engine.lose();
         assert_eq!(engine.live(hash, b"k"), None);
         assert_eq!(engine.lives(), []);
+    }
+
+    #[test]
+    fn without_power_what_was_not_made_safe_is_gone() {
+        let engine = Engine::default();
+        let [a, b] = [b"a", b"b"].map(|key| key_hash(key));
+        engine.put(a, b"a", &record("old")).unwrap();
+        engine.sync();
+        engine.put(a, b"a", &record("new")).unwrap();
+        engine.remove(a, b"a").unwrap();
+        engine.put(b, b"b", &record("new")).unwrap();
+        assert_eq!(engine.lose_power(), 3);
+        assert_eq!((engine.live(a, b"a"), engine.live(b, b"b")), (Some(record("old")), None));
+        assert_eq!(engine.lose_power(), 0);
     }
 
     #[test]

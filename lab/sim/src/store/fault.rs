@@ -31,6 +31,12 @@ pub enum Fault {
     Slow,
     ClockRate,
     WallJump,
+    /// What was sent on a connection arrives long after it was given up.
+    Late,
+    /// For a while what is sent on a connection arrives twice.
+    Echo,
+    /// A server's host loses its power: what its disk was not made to keep is gone.
+    PowerLost,
     Attach,
     Detach,
     Replace,
@@ -42,7 +48,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 27] = [
         Fault::ServerCrash,
         Fault::DiskLost,
         Fault::DiskFull,
@@ -59,6 +65,9 @@ impl Fault {
         Fault::Slow,
         Fault::ClockRate,
         Fault::WallJump,
+        Fault::Late,
+        Fault::Echo,
+        Fault::PowerLost,
         Fault::Attach,
         Fault::Detach,
         Fault::Replace,
@@ -87,6 +96,9 @@ impl Fault {
             Fault::Slow => "slow",
             Fault::ClockRate => "clock-rate",
             Fault::WallJump => "wall-jump",
+            Fault::Late => "late",
+            Fault::Echo => "echo",
+            Fault::PowerLost => "power-lost",
             Fault::Attach => "attach",
             Fault::Detach => "detach",
             Fault::Replace => "replace",

@@ -24,10 +24,14 @@ pub enum Focus {
     Deletes,
     /// Two managers recruit voters among the servers, and anybody may be lost meanwhile.
     Pair,
+    /// Those who order keys change, and what was sent to those before arrives long after, or twice.
+    Late,
+    /// Servers lose their power in the middle of replaces.
+    Power,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 8] = [
+    pub const ALL: [Focus; 10] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -36,6 +40,8 @@ impl Focus {
         Focus::Retries,
         Focus::Deletes,
         Focus::Pair,
+        Focus::Late,
+        Focus::Power,
     ];
 
     pub fn name(self) -> &'static str {
@@ -48,6 +54,8 @@ impl Focus {
             Focus::Retries => "retries",
             Focus::Deletes => "deletes",
             Focus::Pair => "pair",
+            Focus::Late => "late",
+            Focus::Power => "power",
         }
     }
 
@@ -143,6 +151,24 @@ impl Focus {
                 aim.each(&[rare, Fault::OneWay, Fault::Detach, Fault::Slow], 1, end);
                 aim.together(&[Fault::ManagerCrash, Fault::ServerCrash], 2, 300_000, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 8);
+            }
+            Focus::Late => {
+                plan.servers = 4 + aim.random.below(2) as usize;
+                plan.named = true;
+                plan.tombstone_micros = 0;
+                aim.each(&[Fault::Late, Fault::Late, Fault::Echo], 8, end);
+                aim.each(&[Fault::Attach, Fault::Detach, Fault::BreakLink], 5, end);
+                aim.each(&[Fault::AutoReplace, Fault::ServerCrash], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Counter, Class::Log], 6);
+            }
+            Focus::Power => {
+                plan.servers = 4 + aim.random.below(2) as usize;
+                plan.servers_first = 3 + aim.random.below(2) as usize;
+                // No crashes: with them it is too often the last owner that has lost something.
+                aim.each(&[Fault::PowerLost], 6, end);
+                aim.each(&[Fault::Attach, Fault::Detach, Fault::AutoReplace], 3, end);
+                aim.each(&[Fault::BreakLink, Fault::Slow], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 20);
             }
         }
         plan.strikes = aim.strikes;

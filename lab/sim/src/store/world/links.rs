@@ -43,6 +43,10 @@ pub struct Connection {
     held_since: Option<u64>,
     /// How long it may.
     patience: u64,
+    /// How much longer what the dialler sends is on its way.
+    late_micros: u64,
+    /// Until then what is sent arrives twice, the second time that much later.
+    echo: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -153,6 +157,8 @@ impl World {
                 held: [VecDeque::new(), VecDeque::new()],
                 held_since: None,
                 patience,
+                late_micros: 0,
+                echo: None,
             },
         );
         self.schedule.put(arrival, Event::Connected { connection: id, attempt, hello: answer });
@@ -244,8 +250,15 @@ impl World {
         let now = self.now;
         let connection = self.connections.get_mut(&id).expect("it was just there");
         if passes {
-            let arrival = connection.last[to].max(now + delay);
+            let late = if to == 1 { connection.late_micros } else { 0 };
+            let arrival = connection.last[to].max(now + delay + late);
             connection.last[to] = arrival;
+            let echo =
+                connection.echo.filter(|&(until, _)| now < until && matches!(parcel, Parcel::Message(_)));
+            if let Some((_, later)) = echo {
+                let parcel = parcel.clone();
+                self.schedule.put(arrival + later, Event::Arrive { connection: id, side: to, parcel });
+            }
             self.schedule.put(arrival, Event::Arrive { connection: id, side: to, parcel });
             return;
         }
@@ -292,6 +305,36 @@ impl World {
             let parcel = Parcel::End;
             self.schedule.put(self.now + delay, Event::Arrive { connection: id, side, parcel });
         }
+    }
+
+    /// What its dialler sends from now on takes that much longer.
+    pub fn make_late(&mut self, id: ConnectionId, micros: u64) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.late_micros = micros;
+        }
+    }
+
+    /// What is sent until then arrives twice, the second time that much later.
+    pub fn make_echo(&mut self, id: ConnectionId, until: u64, later: u64) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.echo = Some((until, later));
+        }
+    }
+
+    /// Its dialler gives the connection up and makes another; what is on its way arrives, and then the end of it.
+    pub fn give_up_late(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let last = connection.last[1];
+        for (side, time) in [(0, self.now + 1), (1, last + 1)] {
+            let parcel = Parcel::End;
+            self.schedule.put(time, Event::Arrive { connection: id, side, parcel });
+        }
+    }
+
+    /// Connections of gateways and servers that are up: what managers say among each other is the cell's affair.
+    pub fn store_connections_up(&self) -> Vec<ConnectionId> {
+        let is_peer = |id: &ConnectionId| matches!(self.connections[id].target, Target::Peer(_));
+        self.connections_up().into_iter().filter(|id| !is_peer(id)).collect()
     }
 
     pub fn arrive(&mut self, id: ConnectionId, side: usize, parcel: Parcel) {

@@ -21,7 +21,7 @@ use crate::disk::Disk;
 use crate::trace::Trace;
 use bytes::Bytes;
 use callers::Seat;
-use kumo_cluster::{Broken, Mutation, Recruit, ServerId, Space, SpaceNumber};
+use kumo_cluster::{Broken, MemberState, Mutation, Recruit, ServerId, Space, SpaceNumber};
 use kumo_paxos::{Configuration, Genesis, Incarnation, Instance, Member, ReplicaId, Role};
 use kumo_session::ConnectionId;
 use links::{Connection, Parcel, Target};
@@ -54,6 +54,8 @@ pub struct World {
     spaces: BTreeMap<SpaceNumber, Space>,
     /// Lives whose disk is gone.
     lost_lives: BTreeSet<kumo_cluster::Incarnation>,
+    /// Servers that lost something with their power, and the life that did.
+    forgetful: BTreeMap<SocketAddr, kumo_cluster::Incarnation>,
     /// What the replicas of the cell had executed, by how far they were.
     digests: BTreeMap<Instance, u64>,
     /// Hosts whose messages take longer, by how much.
@@ -100,8 +102,9 @@ struct Slot {
     born: Option<Genesis>,
     /// A seat's: what the server was told when the cell wanted a replica there; on the server's disk.
     recruit: Option<Recruit>,
-    /// A server's.
+    /// A server's, and when it was last made safe.
     engine: Engine,
+    synced_at: u64,
 }
 
 /// What can happen next.
@@ -176,6 +179,8 @@ enum Event {
     Resumed,
     Strike(Fault),
     Mend(Vec<(Host, Host)>),
+    /// A connection is given up whose bytes are late.
+    GiveUpLate(ConnectionId),
     Quicken(Host),
     DiskFree(usize),
 }
@@ -205,6 +210,7 @@ impl World {
             struck: BTreeMap::new(),
             spaces: BTreeMap::new(),
             lost_lives: BTreeSet::new(),
+            forgetful: BTreeMap::new(),
             digests: BTreeMap::new(),
             slow: BTreeMap::new(),
             working: true,
@@ -272,6 +278,7 @@ impl World {
             born: None,
             recruit: None,
             engine: Engine::default(),
+            synced_at: 0,
         });
     }
 
@@ -376,6 +383,7 @@ impl World {
             Event::Resumed => self.resumed(),
             Event::Strike(fault) => self.strike(fault),
             Event::Mend(cuts) => self.mend(cuts),
+            Event::GiveUpLate(connection) => self.give_up_late(connection),
             Event::Quicken(host) => {
                 self.slow.remove(&host);
             }
@@ -404,6 +412,7 @@ impl World {
             | Event::Resumed
             | Event::Strike(_)
             | Event::Mend(_)
+            | Event::GiveUpLate(_)
             | Event::Quicken(_)
             | Event::DiskFree(_) => None,
         }
@@ -411,6 +420,17 @@ impl World {
 
     /// A space that some node took. No two have one number.
     fn heard(&mut self, space: &Space) {
+        // All other owners were lost after it, and it goes on with what it had made safe: more than is promised to be borne.
+        let mut members = space.members.iter().filter(|one| self.forgetful.contains_key(&one.address));
+        self.excused |= members.any(|one| matches!(one.state, MemberState::Returned { .. }));
+        // A later life that is an owner has copied everything.
+        if space.settled() && space.job.is_none() {
+            for owner in space.rhs.iter().map(|&index| space.member(index)).filter(|one| one.is_active()) {
+                if self.forgetful.get(&owner.address).is_some_and(|life| *life != owner.incarnation) {
+                    self.forgetful.remove(&owner.address);
+                }
+            }
+        }
         match self.spaces.get(&space.number) {
             None => {
                 self.spaces.insert(space.number, space.clone());

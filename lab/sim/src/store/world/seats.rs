@@ -36,6 +36,7 @@ impl World {
             born: None,
             recruit: None,
             engine,
+            synced_at: 0,
         });
     }
 

@@ -48,6 +48,11 @@ impl World {
         let Some((now, wall)) = self.local(id) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Program::Server(node) = &mut process.program else { return };
+        let slot = &mut self.slots[process.slot];
+        if self.now >= slot.synced_at + SYNC_MICROS {
+            slot.synced_at = self.now;
+            slot.engine.sync();
+        }
         let mut effects = Vec::new();
         if let Some(wall) = wall {
             node.core.step(now, ServerInput::Wall(wall), &mut effects);
@@ -166,5 +171,7 @@ impl World {
 
 /// Longest value that append may make: more than any run makes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
+/// A disk is made to keep what was written so often: the default of `--sync interval`.
+const SYNC_MICROS: u64 = 100_000;
 /// The default.
 pub const KEEPALIVE_MICROS: u64 = 2_000_000;

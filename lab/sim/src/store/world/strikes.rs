@@ -28,6 +28,9 @@ impl World {
             Fault::Slow => self.slow_host(),
             Fault::ClockRate => self.clock_rate(),
             Fault::WallJump => self.wall_jump(),
+            Fault::Late => self.late_bytes(),
+            Fault::Echo => self.echo(),
+            Fault::PowerLost => self.lose_power(),
             Fault::Attach
             | Fault::Detach
             | Fault::Replace
@@ -88,6 +91,26 @@ impl World {
         self.kill(victim, silent);
         self.slots[slot].engine.lose();
         self.lose_seat(slot);
+        self.schedule.put(self.now + delay, Event::Start { slot });
+        true
+    }
+
+    /// Only where every arc keeps another running owner: nobody promises what one server alone had not made safe.
+    fn lose_power(&mut self) -> bool {
+        let fault = Fault::PowerLost;
+        let Some(victim) = self.victim(fault, Kind::Server) else { return false };
+        let delay = self.draw(fault, 10_000, 5_000_000);
+        let slot = self.processes[&victim].slot;
+        if !self.may_lose(victim) {
+            return false;
+        }
+        let life = self.server_life(slot);
+        self.kill(victim, true);
+        let lost = self.slots[slot].engine.lose_power();
+        if let Some(life) = life.filter(|_| lost > 0) {
+            self.forgetful.insert(life.address, life.incarnation);
+        }
+        self.trace.note(self.now, &[34, lost as u64], &[], || format!("{lost} changes are gone"));
         self.schedule.put(self.now + delay, Event::Start { slot });
         true
     }
@@ -221,6 +244,27 @@ impl World {
         let nth = self.draw(Fault::BreakLink, 0, 9_999) as usize;
         let Some(connection) = up.get(nth % up.len().max(1)).copied() else { return false };
         self.snap(connection);
+        true
+    }
+
+    fn late_bytes(&mut self) -> bool {
+        let up = self.store_connections_up();
+        let nth = self.draw(Fault::Late, 0, 9_999) as usize;
+        let micros = self.draw(Fault::Late, 300_000, 8_000_000);
+        let given_up = self.draw(Fault::Late, 1_000, 400_000);
+        let Some(connection) = up.get(nth % up.len().max(1)).copied() else { return false };
+        self.make_late(connection, micros);
+        self.schedule.put(self.now + given_up, Event::GiveUpLate(connection));
+        true
+    }
+
+    fn echo(&mut self) -> bool {
+        let up = self.store_connections_up();
+        let nth = self.draw(Fault::Echo, 0, 9_999) as usize;
+        let length = self.draw(Fault::Echo, 100_000, 3_000_000);
+        let later = self.draw(Fault::Echo, 1, 2_000_000);
+        let Some(connection) = up.get(nth % up.len().max(1)).copied() else { return false };
+        self.make_echo(connection, self.now + length, later);
         true
     }
 
