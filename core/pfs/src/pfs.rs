@@ -178,6 +178,31 @@ impl Application for Pfs {
         }
     }
 
+    fn complaint(answer: &Bytes) -> Option<String> {
+        // Every answer is looked at, and few are refusals.
+        if !Reply::is_refused(answer) {
+            return None;
+        }
+        let Ok(Reply::Refused(refusal)) = Reply::from_bytes(answer.clone()) else { return None };
+        match refusal {
+            Refusal::BadPath(_) | Refusal::BadName(_) | Refusal::Limit(..) | Refusal::Malformed => {
+                Some(refusal.to_string())
+            }
+            Refusal::NotFound(_)
+            | Refusal::Exists(_)
+            | Refusal::NotDirectory(_)
+            | Refusal::IsDirectory(_)
+            | Refusal::NotEmpty(_)
+            | Refusal::Version(_)
+            | Refusal::Fenced
+            | Refusal::Locked(_)
+            | Refusal::NotLocked(_)
+            | Refusal::Empty(_)
+            | Refusal::NoMessage(_)
+            | Refusal::NotAllowed(_) => None,
+        }
+    }
+
     fn read(&self, _session: SessionId, query: Bytes) -> Bytes {
         let answer = Query::from_bytes(query).map_err(|_| Refusal::Malformed);
         answer.and_then(|query| self.answer(query)).unwrap_or_else(Reply::Refused).to_bytes()

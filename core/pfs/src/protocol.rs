@@ -183,6 +183,13 @@ pub enum Reply {
     Refused(Refusal),
 }
 
+impl Reply {
+    /// Whether an encoded reply refuses: told by its first byte.
+    pub(crate) fn is_refused(encoded: &[u8]) -> bool {
+        encoded.first() == Some(&REFUSED)
+    }
+}
+
 /// Why nothing was done. Equal on all replicas: it holds no address, time or local error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -357,6 +364,9 @@ wire_enum!(Reply {
     10 = Usage(usage),
     11 = Refused(refusal),
 });
+/// The kind of a refusal.
+const REFUSED: u8 = 11;
+
 wire_struct!(Stat { directory, length, version, created, modified, ephemeral });
 wire_struct!(DirectoryEntry { name, stat });
 wire_struct!(QueueInfo { name, ready, hidden, waiting });
@@ -412,5 +422,25 @@ impl kumo_wire::Wire for Refusal {
             16 => Refusal::Malformed,
             kind => return Err(kumo_wire::Malformed::Kind(kind)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pfs;
+    use kumo_session::Application;
+    use kumo_wire::Wire;
+
+    #[test]
+    fn complaints_are_of_what_no_state_allows() {
+        let complaint = |reply: Reply| Pfs::complaint(&reply.to_bytes());
+        let text = complaint(Reply::Refused(Refusal::BadPath("it is empty".to_owned())));
+        assert_eq!(text.as_deref(), Some("bad path: it is empty"));
+        assert!(complaint(Reply::Refused(Refusal::Malformed)).is_some());
+        assert!(complaint(Reply::Refused(Refusal::Limit("a write".to_owned(), 7))).is_some());
+        assert_eq!(complaint(Reply::Refused(Refusal::NotFound("/a".to_owned()))), None);
+        assert_eq!(complaint(Reply::Refused(Refusal::Fenced)), None);
+        assert_eq!(complaint(Reply::Done), None);
     }
 }

@@ -73,6 +73,11 @@ pub trait Application: Clone {
     /// of it can be answered.
     fn session_has_room(&mut self, _entry: Entry, _outcome: &mut Outcome) {}
 
+    /// Why an answer refuses what was asked, if that was wrong in itself: those who run the cell are told.
+    fn complaint(_answer: &Bytes) -> Option<String> {
+        None
+    }
+
     /// Answers without changing anything. Runs on any one replica.
     fn read(&self, session: SessionId, query: Bytes) -> Bytes;
 

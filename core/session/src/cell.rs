@@ -4,8 +4,9 @@ use crate::application::{Application, SessionId, UnixMillis};
 use crate::entry::LogEntry;
 use crate::front::{Front, ParkedReads};
 use crate::operator::PendingChange;
-use crate::protocol::{CellMessage, EndReason};
+use crate::protocol::{CellMessage, EndReason, Reply};
 use crate::reads::LinearRead;
+use crate::serve::complain;
 use crate::snapshot::{self, Parts};
 use crate::step::{CellSettings, ConnectionId, Effect, Input, NodeNote};
 use crate::table::{At, Named, Table, Told};
@@ -331,6 +332,9 @@ impl<A: Application> Cell<A> {
                     if self.reign.is_some()
                         && let Some(connection) = seat.and_then(|seat| seat.connection)
                     {
+                        if let Reply::Body(body) = &reply {
+                            complain::<A>(connection, body, effects);
+                        }
                         let message = CellMessage::Reply { session, number, instance, reply };
                         effects.push(Effect::Client(connection, message));
                     }

@@ -5,7 +5,7 @@ use crate::application::{Application, SessionId};
 use crate::cell::Cell;
 use crate::front::{EventWait, ParkedRead, QUERY_BYTES_MAX, READS_PARKED_MAX, Want};
 use crate::protocol::CellMessage;
-use crate::serve::Claim;
+use crate::serve::{Claim, complain};
 use crate::step::{ConnectionId, Effect};
 use bytes::Bytes;
 use kumo_paxos::{Instance, Time};
@@ -149,6 +149,7 @@ impl<A: Application> Cell<A> {
         effects: &mut Vec<Effect>,
     ) {
         let body = self.application.read(session, query);
+        complain::<A>(connection, &body, effects);
         let instance = self.replica.executed_upto();
         self.say(connection, CellMessage::Answer { session, tag, instance, body }, effects);
     }

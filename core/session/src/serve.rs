@@ -7,6 +7,7 @@ use crate::front::{CLAIMS_MAX, ENVELOPE_BYTES, WAITING_SPAN_MAX, Waiting};
 use crate::protocol::{CellMessage, ClientMessage, EndReason, Label};
 use crate::session::REFUSALS_MAX;
 use crate::step::{ConnectionId, Effect, NodeNote};
+use bytes::Bytes;
 use kumo_paxos::{Instance, OUT_OF_BAND_MAX, Time};
 use kumo_wire::{Wire, Writer};
 
@@ -426,6 +427,13 @@ impl<A: Application> Cell<A> {
         for connection in [seat.connection, events].into_iter().flatten() {
             self.say(connection, CellMessage::Ended { session, reason }, effects);
         }
+    }
+}
+
+/// Tells those who run the cell if an answer says that what was asked for was wrong.
+pub(crate) fn complain<A: Application>(connection: ConnectionId, answer: &Bytes, effects: &mut Vec<Effect>) {
+    if let Some(reason) = A::complaint(answer) {
+        effects.push(Effect::Note(NodeNote::RequestRefused { connection, reason }));
     }
 }
 

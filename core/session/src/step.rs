@@ -76,6 +76,11 @@ pub enum NodeNote {
     SnapshotMalformed {
         from: SocketAddr,
     },
+    /// A client asked for something that no state allows, and was told so.
+    RequestRefused {
+        connection: ConnectionId,
+        reason: String,
+    },
     /// A client broke a rule of the protocol.
     ClientRefused {
         connection: ConnectionId,

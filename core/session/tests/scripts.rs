@@ -166,7 +166,8 @@ impl Stage {
         let expired = self.world.nodes.iter().flat_map(|node| &node.notes).filter_map(|note| match note {
             NodeNote::SessionExpired(session) => Some(format!("session {session} expires")),
             NodeNote::Paxos(_) | NodeNote::Panicked { .. } | NodeNote::Restored { .. } => None,
-            NodeNote::SnapshotMalformed { .. } | NodeNote::ClientRefused { .. } => None,
+            NodeNote::SnapshotMalformed { .. } => None,
+            NodeNote::RequestRefused { .. } | NodeNote::ClientRefused { .. } => None,
         });
         for line in expired.collect::<BTreeSet<String>>() {
             if self.notes_told.insert(line.clone()) {

@@ -340,8 +340,14 @@ impl<A: Application, H: House<A>> Node<A, H> {
 
     fn note(&mut self, now: Time, note: NodeNote) {
         // Who it is, only its connection knows.
-        if let NodeNote::ClientRefused { connection, reason } = &note {
-            self.arrivals.refused(now, *connection, reason);
+        match &note {
+            NodeNote::ClientRefused { connection, reason } => {
+                self.arrivals.refused(now, *connection, "connection refused", reason);
+            }
+            NodeNote::RequestRefused { connection, reason } => {
+                self.arrivals.refused(now, *connection, "request refused", reason);
+            }
+            _other => {}
         }
         notes::write(note, self.stopping_until.is_some());
     }

@@ -16,6 +16,9 @@ pub fn write(note: NodeNote, stopping: bool) {
         NodeNote::Restored { from, bytes } => info!(%from, bytes, "snapshot taken over"),
         NodeNote::SnapshotMalformed { from } => warn!(%from, "snapshot could not be read"),
         // Told with its address by what keeps the connections.
+        NodeNote::RequestRefused { connection, reason } => {
+            debug!(connection = connection.0, reason, "request refused")
+        }
         NodeNote::ClientRefused { connection, reason } => {
             debug!(connection = connection.0, reason, "client refused")
         }

@@ -1,5 +1,5 @@
 //! Requests of a session that are wrong: each is answered with its reason, and nothing changes. What breaks the
-//! protocol ends the connection, with one line in the log however often it comes.
+//! protocol ends the connection. There is one line in the log, however often they come.
 
 use crate::process::{Cell, bounded, places};
 use crate::raw::{Raw, hello};
@@ -8,6 +8,7 @@ use kumo_paxos::Instance;
 use kumo_session::{Ask, CellMessage, ClientMessage, Greeting, Reply as Answered, SessionId};
 use kumo_wire::Wire;
 use pfs::{Command, Condition, Place, Query, Refusal, Reply};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,16 +21,22 @@ async fn a_wrong_request_is_told_why_and_changes_nothing() {
 
         let mut raw = Raw::client(cell.address(0));
         let own = raw.open(7);
+        let mut reasons = BTreeSet::new();
         let commands = wrong_commands();
         for (number, (command, expected)) in commands.iter().enumerate() {
             let refusal = refused_command(&mut raw, own, number as u64 + 1, command.clone());
             assert!(refusal.to_string().contains(expected), "told {refusal}, not {expected}");
+            reasons.insert(refusal.to_string());
         }
         let queries = wrong_queries();
         for (tag, (query, expected)) in queries.iter().enumerate() {
             let refusal = refused_query(&mut raw, own, tag as u64, query.clone());
             assert!(refusal.to_string().contains(expected), "told {refusal}, not {expected}");
+            reasons.insert(refusal.to_string());
         }
+        let log = cell.log(0);
+        let told = log.lines().filter(|line| line.contains("request refused")).count();
+        assert_eq!(told, reasons.len(), "one line each of {reasons:?}: {log}");
         let broken = breaches(&cell, own);
 
         assert_eq!(session.usage().await.unwrap(), before, "nothing changed");

@@ -60,6 +60,10 @@ impl Application for Watched {
         self.pfs.session_has_room(entry, outcome);
     }
 
+    fn complaint(answer: &Bytes) -> Option<String> {
+        Pfs::complaint(answer)
+    }
+
     fn read(&self, session: SessionId, query: Bytes) -> Bytes {
         self.pfs.read(session, query)
     }

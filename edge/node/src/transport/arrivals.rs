@@ -63,7 +63,7 @@ impl Arrivals {
             return;
         }
         if self.open >= CONNECTIONS_MAX + REFUSED_MAX {
-            return self.refusals.tell(now, from, TOO_MANY);
+            return self.refusals.tell(now, from, "connection refused", TOO_MANY);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, arrival: None });
@@ -254,16 +254,16 @@ impl Arrivals {
     }
 
     fn refuse(&mut self, now: Time, id: ConnectionId, reason: String) {
-        self.refused(now, id, &reason);
+        self.refused(now, id, "connection refused", &reason);
         let Some(arrival) = self.get_mut(id) else { return };
         arrival.refuse(reason);
         self.linger(now, id);
     }
 
-    /// A connection broke a rule, and is being told so.
-    pub fn refused(&mut self, now: Time, id: ConnectionId, reason: &str) {
+    /// Who is at the other end of a connection broke a rule, and is being told so.
+    pub fn refused(&mut self, now: Time, id: ConnectionId, what: &str, reason: &str) {
         let Some(from) = self.get(id).map(|arrival| arrival.from) else { return };
-        self.refusals.tell(now, from, reason);
+        self.refusals.tell(now, from, what, reason);
     }
 
     /// Its last words are written, then it is closed when the other side closes, or after a while.

@@ -1,4 +1,4 @@
-//! [`Refusals`]: what the log says of connections that were refused. A stranger must not be able to fill it.
+//! [`Refusals`]: what the log says of connections and requests that were refused. A stranger must not be able to fill it.
 
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    pub fn tell(&mut self, now: Time, from: SocketAddr, reason: &str) {
+    pub fn tell(&mut self, now: Time, from: SocketAddr, what: &str, reason: &str) {
         if self.is_new(now, from.ip(), reason) {
-            warn!(%from, reason, "connection refused");
+            warn!(%from, reason, "{what}");
         }
     }
 
@@ -33,8 +33,8 @@ impl Refusals {
         }
         for (from, reason, count) in self.turn(now) {
             match from {
-                Some(from) => warn!(%from, reason, count, "connections refused again"),
-                None => warn!(count, "further connections refused"),
+                Some(from) => warn!(%from, reason, count, "refused again"),
+                None => warn!(count, "others refused"),
             }
         }
     }

@@ -407,7 +407,10 @@ impl World {
             NodeNote::ClientRefused { connection, reason } => {
                 self.fail(format!("our own client broke a rule on {connection:?}: {reason}"));
             }
-            NodeNote::Paxos(_) | NodeNote::SessionExpired(_) | NodeNote::Restored { .. } => {}
+            NodeNote::Paxos(_)
+            | NodeNote::SessionExpired(_)
+            | NodeNote::Restored { .. }
+            | NodeNote::RequestRefused { .. } => {}
         }
     }
 
