@@ -40,7 +40,7 @@ pub struct Client {
     next_number: u64,
     /// The highest number that was answered.
     answered_max: u64,
-    /// Bytes of replies that came after the last request was sent: nothing has acknowledged them.
+    /// Bytes of replies that no new request has acknowledged since.
     reply_bytes: usize,
     reads: BTreeMap<u64, Read>,
     /// Calls for events, first come first served.

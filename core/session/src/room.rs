@@ -56,6 +56,7 @@ mod tests {
     struct Spring {
         line: VecDeque<(SessionId, u64)>,
         flows: bool,
+        given: usize,
     }
 
     impl Spring {
@@ -64,6 +65,7 @@ mod tests {
                 && outcome.room.is_left(session)
             {
                 self.line.pop_front();
+                self.given += 1;
                 outcome.room.take(session, WATER_BYTES);
                 outcome.answers.push((session, number, Bytes::from(vec![0; WATER_BYTES])));
             }
@@ -82,8 +84,10 @@ mod tests {
             }
             self.flow(outcome);
         }
-        fn cancel(&mut self, _: Entry, _: u64, _: &mut Outcome) -> bool {
-            false
+        fn cancel(&mut self, _: Entry, target: u64, outcome: &mut Outcome) -> bool {
+            self.line.retain(|&(_, number)| number != target);
+            self.flow(outcome);
+            true
         }
         fn session_ended(&mut self, _: Entry, _: &mut Outcome) {}
         fn session_has_room(&mut self, _: Entry, outcome: &mut Outcome) {
@@ -127,5 +131,22 @@ mod tests {
         assert_eq!(execute(request(6, 0, flow)), (vec![1, 2], false), "two fill it");
         assert_eq!(execute(request(7, 2, Ask::Cancel { target: 1 })), (vec![3, 4], false));
         assert_eq!(execute(request(8, 4, Ask::Cancel { target: 3 })), (vec![5], true));
+    }
+
+    #[test]
+    fn a_recovery_hands_nothing_to_those_who_leave() {
+        let (mut table, mut spring) = (Table::default(), Spring::default());
+        let at = |generation| At { instance: Instance(u64::from(generation)), generation };
+        let mut execute = |entry: LogEntry| {
+            table.execute(at(1), entry.to_bytes(), None, &mut spring, &mut Vec::new());
+        };
+        execute(LogEntry::Open { time: UnixMillis(5), token: 1, label: Label::default() });
+        for number in 1..=WAITING {
+            execute(request(number, 0, Ask::Command(Bytes::new())));
+        }
+        execute(request(6, 0, Ask::Command(Bytes::from_static(b"flow"))));
+        assert_eq!(spring.given, 2, "two fill it");
+        table.end_earlier(at(2), &mut spring, &mut Vec::new());
+        assert_eq!((spring.given, spring.line.len()), (2, 0), "the rest is for those who come");
     }
 }

@@ -165,10 +165,12 @@ impl Table {
             let Some(&session) = self.sessions.keys().next() else { break };
             left.extend(self.leave(session, EndReason::Unknown, told));
         }
+        let gone = left.iter().map(|session| session.id);
+        let full: Arc<BTreeSet<SessionId>> = Arc::new(self.full.iter().copied().chain(gone).collect());
         for session in &left {
             let entry = self.entry(at, session.id, 0);
             for target in session.parked() {
-                let mut outcome = self.outcome();
+                let mut outcome = Outcome { room: Room::new(full.clone()), ..Outcome::default() };
                 application.cancel(entry, target, &mut outcome);
                 outcome.reply = None;
                 self.settle(entry, outcome, told);

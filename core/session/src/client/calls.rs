@@ -169,13 +169,13 @@ impl Client {
         let (floor, acknowledged, unanswered) = self.acknowledgement();
         let resend = self.settings.resend_micros;
         let (events_seen, mut overdue) = (self.events_seen, None);
-        let mut sent = Vec::new();
+        let (mut sent, mut acknowledges) = (Vec::new(), false);
         for (&number, command) in &mut self.commands {
             if !command.asked.is_due(now, master) {
                 continue;
             }
             overdue = overdue.or(command.asked.sent_at());
-            let bytes = weight(&command.ask);
+            let (bytes, new) = (weight(&command.ask), command.asked.first().is_none());
             // A large command is on its way for longer.
             command.asked.sent(now, master, resend + bytes as u64 / BYTES_PER_MICRO);
             // Beside the very largest command there is no room for a list.
@@ -185,11 +185,15 @@ impl Client {
             } else {
                 (acknowledged, unanswered.clone())
             };
+            // One that is sent again may be executed already: then what it acknowledges is not heard.
+            acknowledges |= new && acknowledged >= self.answered_max;
             let ask = command.ask.clone();
             sent.push(ClientMessage::Request { session, number, acknowledged, unanswered, events_seen, ask });
         }
-        if !sent.is_empty() {
+        if acknowledges {
             self.reply_bytes = 0;
+        }
+        if !sent.is_empty() {
             self.attach(master, effects);
             effects.extend(sent.into_iter().map(|message| ClientEffect::Send(master, message)));
         }

@@ -346,3 +346,17 @@ fn large_replies_are_acknowledged_while_others_are_waited_for() {
     assert_eq!(script.reply(3, Reply::Cancelled), [""; 0], "nobody waits for that");
     assert_eq!(requests(script.reply(2, large())), [""; 0], "nothing is waited for any more");
 }
+
+#[test]
+fn a_request_sent_again_acknowledges_nothing() {
+    let mut script = Script::open();
+    (1..=4).for_each(|ticket| drop(script.command(ticket)));
+    let part = || Reply::Body(Bytes::from(vec![0; crate::session::REPLY_BYTES_MAX / 4 - 1]));
+    let requests = |said: Vec<String>| -> Vec<String> {
+        said.into_iter().filter(|line| line.starts_with("1 request")).collect()
+    };
+    assert_eq!(requests(script.reply(1, part())), [""; 0], "little enough to wait for a request");
+    assert_ne!(requests(script.sleep(1_500_000)), [""; 0], "those without an answer are sent again");
+    let said = requests(script.reply(2, part()));
+    assert_eq!(said.last().map(String::as_str), Some("1 request 5 ack 2 []"), "that acknowledged nothing");
+}
