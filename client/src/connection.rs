@@ -59,6 +59,7 @@ impl Connection {
         }
     }
 
+    /// Whether hellos were exchanged.
     pub(crate) fn is_up(&self) -> bool {
         match self {
             Connection::Dialling(_) => false,
@@ -72,7 +73,19 @@ impl Connection {
         if let Connection::Up(link) = self
             && !(link.is_repeated(message) && link.is_busy())
         {
+            let was_busy = link.is_busy();
             frame::put(message, &mut link.output);
+            if link.is_busy() {
+                link.note_large(was_busy);
+            }
+        }
+    }
+
+    /// Whether something large was on its way over it, and no renewal sent since was answered over it.
+    pub(crate) fn is_held_up(&self) -> bool {
+        match self {
+            Connection::Dialling(_) => false,
+            Connection::Up(link) => link.large.is_some(),
         }
     }
 }
@@ -85,6 +98,9 @@ pub(crate) struct Link {
     output: Writer,
     /// When bytes last went over it, in either direction.
     moved: Time,
+    /// When something large was last seen on its way over it. An answer to what was sent later tells that it is through:
+    /// of what the kernel holds, nothing else does.
+    large: Option<Time>,
     /// The newest request, and the newest read, that was sent over it.
     request: u64,
     read: u64,
@@ -118,6 +134,15 @@ impl Link {
         self.output.len() > LARGE_BYTES || missing > 0 && self.input.len() + missing > LARGE_BYTES
     }
 
+    fn note_large(&mut self, was_busy: bool) {
+        let now = clock::now();
+        self.large = Some(now);
+        if !was_busy {
+            // What stood still so far was nothing.
+            self.moved = now;
+        }
+    }
+
     fn poll_input(&mut self, cx: &mut Context, messages: &mut Vec<CellMessage>) -> Poll<Progress> {
         loop {
             match self.take_frames(messages) {
@@ -132,7 +157,12 @@ impl Link {
             }
             // The future keeps nothing between polls, so making it anew each time loses nothing.
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    if self.is_busy() {
+                        self.large = Some(clock::now());
+                    }
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Progress::Gone("connection closed".to_owned())),
                 Poll::Ready(Ok(_)) => self.moved = clock::now(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Progress::Gone(error.to_string())),
@@ -145,7 +175,11 @@ impl Link {
         while let Some(body) =
             frame::take(&mut self.input, CLIENT_FRAME_BYTES_MAX).map_err(|error| error.to_string())?
         {
-            messages.push(CellMessage::from_bytes(body).map_err(|error| error.to_string())?);
+            let message = CellMessage::from_bytes(body).map_err(|error| error.to_string())?;
+            if let CellMessage::Renewed { sent, .. } = message {
+                self.large.take_if(|large| large.0 < sent);
+            }
+            messages.push(message);
         }
         Ok(messages.len() - before)
     }
@@ -217,7 +251,7 @@ async fn greet(address: SocketAddr, transport: Arc<dyn Transport>) -> Result<Lin
     let greeting = Greeting::from_bytes(body).map_err(|_| "not a kumo cell".to_owned())?;
     let (cell, itself) = check(greeting)?;
     transport.met(address, itself);
-    Ok(Link { stream, cell, input, output, moved: clock::now(), request: 0, read: 0 })
+    Ok(Link { stream, cell, input, output, large: None, moved: clock::now(), request: 0, read: 0 })
 }
 
 fn hello(local: SocketAddr) -> Hello {
@@ -282,6 +316,7 @@ mod tests {
             cell: CellId::default(),
             input,
             output,
+            large: None,
             moved: Time(7),
             request: 0,
             read: 0,

@@ -198,8 +198,10 @@ impl Driver {
             match progress {
                 Progress::Messages => self.renewed(),
                 Progress::Up(cell) => self.hang_on(cell),
-                // The session is renewed on the first connection, or on another one.
-                Progress::Gone(_) => self.lifeline = None,
+                Progress::Gone(_) => {
+                    self.arrived.clear();
+                    self.lifeline = None;
+                }
             }
         }
         busy
@@ -235,20 +237,19 @@ impl Driver {
         }
     }
 
-    /// Sends a renewal: over a connection of its own if the last one has no answer yet.
+    /// Sends a renewal; over a connection of its own as well while the first one is held up by something large and the
+    /// last renewal has no answer yet.
     fn renew(&mut self, address: SocketAddr, renewal: &ClientMessage) {
         let unanswered = std::mem::replace(&mut self.renewing, true);
-        let hanging = self.lifeline.as_mut().filter(|lifeline| lifeline.address == address);
+        let Some(connection) = self.connections.get_mut(&address) else { return };
+        connection.send(renewal);
+        let held_up = connection.is_held_up();
+        let hanging = self.lifeline.as_mut().filter(|lifeline| held_up && lifeline.address == address);
         if hanging.is_some_and(|lifeline| lifeline.renew(clock::now(), renewal)) {
             return;
         }
-        self.lifeline = None;
-        let Some(connection) = self.connections.get_mut(&address) else { return };
-        if !unanswered {
-            connection.send(renewal);
-        } else if connection.is_up() {
-            self.lifeline = Some(Lifeline::dial(address, self.transport.clone(), renewal.clone()));
-        }
+        let dials = held_up && unanswered;
+        self.lifeline = dials.then(|| Lifeline::dial(address, self.transport.clone(), renewal.clone()));
     }
 
     /// There is no connection with that member any more.

@@ -1,8 +1,8 @@
 //! [`Lifeline`]: a second connection to the master, for renewals alone.
 //!
 //! In one stream a renewal waits for everything before it, and its answer for every answer before it: on a slow line a
-//! large write, or a large reply, would cost the session. It is dialled when a renewal is not answered in time, and
-//! kept from then on.
+//! large write, or a large reply, would cost the session. It is dialled when a renewal is not answered in time and
+//! something large is on its way, and given up when that is through: a member has one connection of most clients.
 
 use crate::connection::{Connection, Progress};
 use crate::transport::Transport;
