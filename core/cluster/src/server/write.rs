@@ -10,8 +10,8 @@ use super::pendings::{Pending, Queue};
 use super::world::State;
 use crate::store::KEY_BYTES_MAX;
 use crate::{
-    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, ServerEffect,
-    ServerId, SpaceNumber, Stamp, Store, StoreKey,
+    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, RequestId,
+    ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -119,7 +119,7 @@ impl<S: Store> Server<S> {
         key: StoreKey,
         effects: &mut Vec<ServerEffect>,
     ) {
-        let seq = request.id.seq;
+        let (id, seq) = (request.id, request.id.seq);
         if self.cell_time.is_none() && judge::sets_expiry(&request.operation) {
             // What it means depends on the cell's time, which comes with the first lease.
             return self.answer(from, seq, Answer::Wait, effects);
@@ -128,7 +128,7 @@ impl<S: Store> Server<S> {
             Ok(judged) => judged,
             Err(fault) => {
                 self.store_fault(&fault, effects);
-                return self.answer(from, seq, Answer::Refused { reason: Refusal::Damaged }, effects);
+                return self.refuse(from, id, Refusal::Damaged, effects);
             }
         };
         let content = match verdict {
@@ -138,6 +138,9 @@ impl<S: Store> Server<S> {
                     Expiry::Settled => self.answer_as_read(now, from, request, answer, effects),
                     Expiry::UnderWay if self.pending.queue(&key, from, request) => {}
                     Expiry::UnderWay => self.answer(from, seq, Answer::Wait, effects),
+                    Expiry::Hindered(Answer::Refused { reason }) => {
+                        self.refuse(from, id, reason, effects);
+                    }
                     Expiry::Hindered(answer) => self.answer(from, seq, answer, effects),
                 }
                 return;
@@ -145,7 +148,7 @@ impl<S: Store> Server<S> {
             Verdict::Write(content) => content,
         };
         if let Some(reason) = self.refusal(&key) {
-            return self.answer(from, seq, Answer::Refused { reason }, effects);
+            return self.refuse(from, id, reason, effects);
         }
         if self.is_busy(&key) || self.pending.is_full() {
             return self.answer(from, seq, Answer::Wait, effects);
@@ -162,6 +165,19 @@ impl<S: Store> Server<S> {
             pending.waiters.push((from, seq));
         }
         self.begin(now, key, pending, effects);
+    }
+
+    /// What its sender was told is refused stays refused: a copy of it that comes later must not be executed.
+    fn refuse(
+        &mut self,
+        from: ConnectionId,
+        id: RequestId,
+        reason: Refusal,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let answer = Answer::Refused { reason };
+        self.ids.negative(id, answer.clone());
+        self.answer(from, id.seq, answer, effects);
     }
 
     pub(super) fn judge(

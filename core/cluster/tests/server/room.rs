@@ -1,7 +1,7 @@
 //! Disks that fill up, and have room again.
 
 use super::house::{House, server, set};
-use kumo_cluster::{Answer, Message, ServerInput};
+use kumo_cluster::{Answer, Message, Operation, Refusal, ServerInput};
 
 #[test]
 fn what_a_full_disk_refused_is_sent_again_when_there_is_room() {
@@ -31,4 +31,18 @@ fn a_refusal_that_comes_after_the_acknowledgement_says_nothing() {
     house.step(0, ServerInput::Server(server(2), late));
     let answer = house.ask(0, 2, 2, &keys[1], set("v"));
     assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
+}
+
+/// A network may deliver a request twice, and its sender was told that nothing came of it.
+#[test]
+fn what_was_refused_stays_refused_though_there_is_room() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    house.disks[0].fill(true);
+    let refused = Some(Answer::Refused { reason: Refusal::Full });
+    assert_eq!(house.ask(0, 1, 1, &key, set("v")), refused);
+    house.disks[0].fill(false);
+    assert_eq!(house.ask(0, 1, 1, &key, set("v")), refused, "the same again");
+    assert_eq!(house.ask(0, 2, 1, &key, Operation::Get), Some(Answer::Missing));
+    assert!(matches!(house.ask(0, 3, 3, &key, set("w")), Some(Answer::Reply(_))));
 }
