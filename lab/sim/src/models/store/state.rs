@@ -119,7 +119,7 @@ impl State {
         one.tries += 1;
         one.hands = (!deaf).then_some(to);
         let request = Request {
-            space: SpaceNumber(1),
+            space: SpaceNumber(space),
             first_space: SpaceNumber(one.first_space),
             id: RequestId { gateway: GatewayId(1), seq: ask as u64 + 1 },
             lowest_open,

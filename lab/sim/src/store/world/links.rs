@@ -324,7 +324,7 @@ impl World {
     /// Its dialler gives the connection up and makes another; what is on its way arrives, and then the end of it.
     pub fn give_up_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(&id) else { return };
-        let last = connection.last[1];
+        let last = connection.last[1].max(self.now);
         for (side, time) in [(0, self.now + 1), (1, last + 1)] {
             let parcel = Parcel::End;
             self.schedule.put(time, Event::Arrive { connection: id, side, parcel });
