@@ -172,6 +172,11 @@ impl Gateway {
         effects: &mut Vec<GatewayEffect>,
     ) {
         let ours = self.space_number();
+        let call = self.slots.get_mut(slot);
+        if newest >= call.last_space {
+            // It may have ordered the write before it gave the key away: the next primary knows, if there is one.
+            call.lost_sight();
+        }
         if newest > ours {
             // It should have come before this answer. When it does come, everything at rest goes on.
             if self.managers.may_renew(now) {

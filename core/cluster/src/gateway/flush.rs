@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Flushes under way, by the caller's ticket.
 ///
 /// A flush is a request like others: it has a seq of its own, which stays open until all servers of one space have said
-/// that they are done in that space. In a newer space it begins anew, for other servers may order the keys there. To do it again
-/// while it is open is harmless; once it is answered, a try that is still on its way names a number that is closed, or
-/// that its server remembers, or a space that is over.
+/// that they are done in that space. In a newer space other servers may order the keys, who do not know which of them were
+/// flushed; to begin anew there would delete what was set after them. So a flush that was sent ends with its space, and
+/// nobody knows how far it got. A try that is still on its way names a number that is closed, or that its server
+/// remembers, or a space that is over.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     open: BTreeMap<u64, Flush>,
@@ -88,8 +89,12 @@ impl Gateway {
         }
     }
 
-    /// In a new space all who order keys there have to say that they are done.
+    /// In a new space all who order keys there have to carry it out. One that was sent in an earlier space is not begun
+    /// again: some may have carried it out, and what was set there since would go with it.
     pub(super) fn restart_flushes(&mut self, effects: &mut Vec<GatewayEffect>) {
+        for ticket in self.flushes.tickets(|flush| flush.sent) {
+            self.flushed(ticket, Err(GatewayError::Unknown), effects);
+        }
         for ticket in self.flushes.tickets(|flush| flush.seq.is_some()) {
             self.begin_flush(ticket, effects);
         }
@@ -176,11 +181,9 @@ impl Gateway {
                 flush.again_at.get_or_insert(now.plus_micros(AGAIN_MICROS));
             }
             Answer::Refused { reason: Refusal::GatewayExpired } => self.expired(now, effects),
-            Answer::Refused { reason: Refusal::Answered } | Answer::Unknown => {
+            // Others may have carried it out, and whoever refuses it has perhaps done so with some keys.
+            Answer::Refused { .. } | Answer::Unknown => {
                 self.flushed(ticket, Err(GatewayError::Unknown), effects);
-            }
-            Answer::Refused { reason } => {
-                self.flushed(ticket, Err(GatewayError::Refused(*reason)), effects);
             }
             // Of no meaning for a flush: its time runs out.
             Answer::Reply(_)

@@ -85,6 +85,7 @@ impl<S: Store> Server<S> {
             return;
         }
         self.forget_flushes();
+        self.drop_flushes();
         if self.flushes.open.len() >= FLUSHES_MAX || self.flushes.done.len() >= DONE_MAX {
             return self.answer(to, id.seq, Answer::Wait, effects);
         }
@@ -100,6 +101,12 @@ impl<S: Store> Server<S> {
         self.flushes.done.retain(|&id| !matches!(ids.look(id), Known::Closed));
     }
 
+    /// Nobody wants the rest of those that their gateway gave up: it would delete what was set long after.
+    fn drop_flushes(&mut self) {
+        let ids = &self.ids;
+        self.flushes.open.retain(|flush| !matches!(ids.look(flush.id), Known::Closed));
+    }
+
     /// In a new space others may own what was to be flushed: it begins anew there. What was done in the one before is
     /// done no more, and whatever is still on its way names that one.
     pub(super) fn flushes_broken(&mut self, effects: &mut Vec<ServerEffect>) {
@@ -111,6 +118,7 @@ impl<S: Store> Server<S> {
 
     /// A stretch of the store for the first flush; then it is answered, if it is done.
     pub(super) fn flush_more(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        self.drop_flushes();
         if self.flushes.open.front().is_some_and(|flush| !flush.ended && flush.refusal.is_none()) {
             self.flush_stretch(now, effects);
         }

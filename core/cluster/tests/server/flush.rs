@@ -70,6 +70,29 @@ fn a_flush_that_is_done_is_not_done_again() {
     assert_eq!(value(house.ask(0, 6, 1, &key, Operation::Get)), "newer");
 }
 
+/// Nobody waits for it any more, and what is set from now on is not to be deleted.
+#[test]
+fn a_flush_that_its_gateway_gave_up_leaves_the_line() {
+    let mut house = House::new(3, 3, 1);
+    let [key, other] = house.keys_of(&[0, 1, 2], 2).try_into().expect("two keys");
+    assert!(matches!(house.ask(0, 1, 1, &key, set("v")), Some(Answer::Reply(_))));
+    house.cut_off = Some(2);
+    // The first stands behind a write; the second behind the first.
+    assert_eq!(house.ask(0, 2, 1, &key, append("+1")), None, "one has not acknowledged");
+    for seq in [3, 4] {
+        let message = flush(&house, seq, 1);
+        tell(&mut house, 0, message);
+    }
+    let mut next = house.request(9, 9, &other, set("w"));
+    next.id.gateway = GatewayId(8);
+    house.send_request(0, next);
+    house.settle();
+    house.cut_off = None;
+    house.wait(2_000_000);
+    assert!(house.flushed.is_empty(), "{:?}", house.flushed);
+    assert_eq!(value(house.ask(0, 10, 1, &key, Operation::Get)), "v+1");
+}
+
 #[test]
 fn a_flush_is_done_in_the_space_that_it_names_or_not_at_all() {
     let mut house = House::new(3, 3, 1);

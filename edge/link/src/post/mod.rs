@@ -30,6 +30,8 @@ pub struct Post {
     /// When those that have not greeted are given up, in order.
     greeting_until: VecDeque<(Time, ConnectionId)>,
     happened: Vec<Happening>,
+    /// Connections that had their share of a turn and have more.
+    unfinished: Vec<ConnectionId>,
 }
 
 /// Who this process is.
@@ -93,6 +95,7 @@ impl Post {
             dials: Dials::new(noise),
             greeting_until: VecDeque::new(),
             happened: Vec::new(),
+            unfinished: Vec::new(),
         }
     }
 
@@ -176,12 +179,20 @@ impl Post {
     pub fn poll(&mut self, now: Time, context: &mut Context, arrived: &mut Vec<Arrived>) {
         self.dial_due(now);
         self.give_up_greetings(now);
+        let unfinished = std::mem::take(&mut self.unfinished);
         let mut happened = std::mem::take(&mut self.happened);
         self.hub.poll(context, &mut happened);
         for one in happened.drain(..) {
             self.happening(now, one, arrived);
         }
         self.happened = happened;
+        for id in unfinished {
+            self.hub.pause(id, false);
+            self.read(now, id, arrived);
+        }
+        if !self.unfinished.is_empty() {
+            context.waker().wake_by_ref();
+        }
     }
 
     /// Writes all that waits.
@@ -253,8 +264,14 @@ impl Post {
     }
 
     fn read(&mut self, now: Time, id: ConnectionId, arrived: &mut Vec<Arrived>) {
-        // A turn's share of one connection was read already; all whole frames of it are taken.
+        // A turn's share of one connection was read already; all whole frames of it are taken, unless they unpack to
+        // far more than that. Then nothing more is read before the rest is taken in later turns.
+        let mut unpacked_bytes = 0;
         loop {
+            if unpacked_bytes >= UNPACKED_BYTES_PER_TURN {
+                self.hub.pause(id, true);
+                return self.unfinished.push(id);
+            }
             let Some(line) = self.lines.get(&id) else { return };
             let limit = match line {
                 Line::Greeting { .. } => GREETING_BYTES_MAX,
@@ -263,7 +280,10 @@ impl Post {
             let Some(inbox) = self.hub.inbox(id) else { return };
             let outcome = match take(inbox, limit) {
                 Ok(None) => return,
-                Ok(Some(body)) => self.frame(id, body, arrived),
+                Ok(Some(body)) => {
+                    unpacked_bytes += packed::unpacked_bytes(&body);
+                    self.frame(id, body, arrived)
+                }
                 Err(error) => Err(error.to_string()),
             };
             if let Err(reason) = outcome {
@@ -426,5 +446,11 @@ const GREETING_MICROS: u64 = 5_000_000;
 /// The largest frame of the store's protocol: the largest value a gateway may be told to take, with its key.
 pub const FRAME_BYTES_MAX: usize = 72 * 1024 * 1024;
 
+/// What the packed frames of one connection may come to before the others have their turn; the last one may exceed it.
+const UNPACKED_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
+
 /// Frames up to this are copied out of the receive buffer, larger ones share it.
 const COPY_BYTES_MAX: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,14 @@ pub fn append(message: &Message, out: &mut BytesMut) {
     out.put_slice(&block);
 }
 
+/// What a packed body says it comes to; nothing, if it is not packed.
+pub fn unpacked_bytes(body: &[u8]) -> usize {
+    match body.split_first_chunk::<PREFIX_BYTES>() {
+        Some(([PACKED, count @ ..], _)) => u32::from_le_bytes(*count) as usize,
+        _plain => 0,
+    }
+}
+
 /// The message in a body, packed or not. A plain body may have so many bytes.
 pub fn read(body: Bytes, bytes_max: usize) -> Result<Message, String> {
     if body.first() != Some(&PACKED) {

@@ -24,6 +24,9 @@ pub struct Client {
     /// Parts of its requests that are not called yet, in order, and how many are.
     pub uncalled: VecDeque<(Ticket, Part)>,
     pub calls: usize,
+    /// Of these, those that are answered with values, and what the values are taken for.
+    reads: usize,
+    read_bytes: usize,
     /// Of the values that it read and wrote lately.
     pub value_bytes: usize,
     /// Some of its parts wait for a turn of their own.
@@ -50,6 +53,8 @@ impl Client {
             held: None,
             uncalled: VecDeque::new(),
             calls: 0,
+            reads: 0,
+            read_bytes: 0,
             value_bytes: VALUE_BYTES_FIRST,
             stalled: false,
             ending: false,
@@ -72,12 +77,39 @@ impl Client {
         self.entries.len() <= self.window() / 2 && self.uncalled.len() <= UNCALLED_MAX / 2
     }
 
+    /// Its next call may be under way beside the others: values are fewer than requests may be.
+    pub fn has_room(&self) -> bool {
+        let next = self.next_bytes();
+        let reads = self.reads < ENTRIES_MIN || self.read_bytes + next <= ANSWER_BYTES_MAX;
+        self.calls < self.window() && (next == 0 || reads)
+    }
+
     /// What the answer to its next call is taken for.
-    pub fn expected_bytes(&self, operation: &Operation) -> usize {
-        match operation {
+    pub fn next_bytes(&self) -> usize {
+        let Some((_, part)) = self.uncalled.front() else { return 0 };
+        match &part.operation {
             Operation::Get | Operation::GetAndTouch { .. } => self.value_bytes.max(CALL_BYTES_MIN),
             _answered_in_a_line => 0,
         }
+    }
+
+    /// Some of its calls will be answered with values.
+    pub fn awaits_values(&self) -> bool {
+        self.reads > 0
+    }
+
+    /// A call is under way whose answer is taken for so much.
+    pub fn called(&mut self, bytes: usize) {
+        self.calls += 1;
+        self.reads += usize::from(bytes > 0);
+        self.read_bytes += bytes;
+    }
+
+    /// As [`called`](Client::called), and it is answered.
+    pub fn returned(&mut self, bytes: usize) {
+        self.calls -= 1;
+        self.reads -= usize::from(bytes > 0);
+        self.read_bytes -= bytes;
     }
 
     /// A value of so many bytes was read or written; 0: a request without one.

@@ -1,6 +1,7 @@
 //! [`Clients`]: the memcached connections of a gateway's worker. Requests become calls of the core; answers go back in the
 //! order of the requests, whatever order they came in.
 
+use super::budget::{Budget, Grant, Round, Verdict};
 use super::client::Client;
 use super::gateway::Shared;
 use super::request::{Entry, Part};
@@ -29,11 +30,10 @@ pub struct Clients {
     /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
     /// one whose turn is next.
     stalled: VecDeque<ConnectionId>,
-    /// The first of them waits for memory: the others have their turn after it, and newcomers after them.
+    /// One of them waits for memory: the others have their turn after it, and newcomers after them.
     crowded: bool,
-    /// Answers under way, as far as can be told, and how many there may be of them.
-    expected_bytes: usize,
-    expected_bytes_max: usize,
+    /// For the answers under way.
+    budget: Budget,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
 }
@@ -51,7 +51,7 @@ pub struct Ticket {
     operation: Option<usize>,
     came: Time,
     /// What its answer was taken for, and what it writes.
-    expected_bytes: usize,
+    grant: Grant,
     written_bytes: usize,
 }
 
@@ -65,8 +65,7 @@ impl Clients {
             told_early: Vec::new(),
             stalled: VecDeque::new(),
             crowded: false,
-            expected_bytes: 0,
-            expected_bytes_max: UNKNOWN_BYTES_MAX / shared.config.workers,
+            budget: Budget::new(UNKNOWN_BYTES_MAX / shared.config.workers),
             shared,
             metrics,
             stopwatch: Stopwatch::new(),
@@ -115,11 +114,14 @@ impl Clients {
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        self.delayed
+        // Who waits for memory may be spared some once the calls that hold it are slow.
+        let spared = self.crowded.then(|| self.budget.next_period());
+        [self.delayed, spared].into_iter().flatten().min()
     }
 
     /// Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        self.budget.advance(now);
         self.issue_stalled(hub, inputs);
         for ticket in std::mem::take(&mut self.told_early) {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
@@ -133,6 +135,7 @@ impl Clients {
 
     /// Takes all whole requests that have arrived.
     pub fn read(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
+        self.budget.advance(now);
         loop {
             let (Some(client), Some(inbox)) = (self.clients.get_mut(&id), hub.inbox(id)) else { return };
             if client.ending {
@@ -181,74 +184,96 @@ impl Clients {
 
     /// Somebody who waited can go on: what it was sent has been taken since, or there is memory.
     pub fn has_more(&self, hub: &Hub) -> bool {
+        let mut round = Round::new(false);
         let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(id)?)));
         let mut ready = waiting.filter(|(id, client)| has_room(**id, client, hub));
-        ready.next().is_some_and(|(_, client)| self.next_fits(client))
+        ready.any(|(_, client)| self.budget.judge(client, &mut round) != Verdict::Waits)
     }
 
     /// Calls what may be under way now: no more than the client's window, nothing while it does not read, and of all
     /// clients no more than there is memory for.
     fn issue(&mut self, id: ConnectionId, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
-        if !self.crowded {
-            self.crowded = !self.issue_some(id, usize::MAX, hub, inputs);
-        }
+        let mut round = Round::new(self.crowded);
+        while self.issue_one(id, &mut round, Verdict::Fits, hub, inputs) {}
+        self.crowded = round.crowded;
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !client.uncalled.is_empty() && !std::mem::replace(&mut client.stalled, true) {
             self.stalled.push_back(id);
         }
     }
 
-    /// Those that wait have their turns, a few calls each, until nobody can go on.
+    /// Those that wait have their turns, a few calls each, until nobody can go on. Who waits for memory keeps its
+    /// place; those behind it do what needs none.
     fn issue_stalled(&mut self, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
-        self.crowded = false;
+        let mut round = Round::new(false);
         let mut in_vain = 0;
-        while in_vain < self.stalled.len() {
-            let Some(id) = self.stalled.pop_front() else { return };
-            let before = self.clients.get(&id).map_or(0, |client| client.uncalled.len());
-            let fits = self.issue_some(id, CALLS_PER_TURN, hub, inputs);
-            let Some(client) = self.clients.get_mut(&id) else { continue };
-            if client.uncalled.is_empty() {
-                client.stalled = false;
-                continue;
+        while in_vain < self.stalled.len() && !round.crowded {
+            let Some(id) = self.stalled.pop_front() else { break };
+            let calls = self.turn(id, &mut round, hub, inputs);
+            in_vain = if calls > 0 { 0 } else { in_vain + 1 };
+            if round.crowded {
+                self.stalled.push_front(id);
+            } else if self.stays_stalled(id) {
+                self.stalled.push_back(id);
             }
-            in_vain = if client.uncalled.len() < before { 0 } else { in_vain + 1 };
-            if !fits {
-                self.crowded = true;
-                return self.stalled.push_front(id);
-            }
-            self.stalled.push_back(id);
         }
+        self.crowded = round.crowded;
+        if !round.crowded {
+            return;
+        }
+        let mut round = Round::new(true);
+        let mut spared = Vec::new();
+        for _ in 0..self.stalled.len() {
+            let Some(id) = self.stalled.pop_front() else { break };
+            self.turn(id, &mut round, hub, inputs);
+            let took = self.issue_one(id, &mut round, Verdict::Spared, hub, inputs);
+            match self.stays_stalled(id) {
+                true if took => spared.push(id),
+                true => self.stalled.push_back(id),
+                false => {}
+            }
+        }
+        self.stalled.extend(spared);
     }
 
-    /// At most so many. False: there is no memory for the answer to the next one.
-    fn issue_some(
+    /// A turn of one client. Returns how many calls it took.
+    fn turn(
         &mut self,
         id: ConnectionId,
-        count: usize,
+        round: &mut Round,
+        hub: &Hub,
+        inputs: &mut Vec<GatewayInput>,
+    ) -> usize {
+        (0..CALLS_PER_TURN).take_while(|_| self.issue_one(id, round, Verdict::Fits, hub, inputs)).count()
+    }
+
+    fn stays_stalled(&mut self, id: ConnectionId) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        client.stalled = !client.uncalled.is_empty();
+        client.stalled
+    }
+
+    /// A client's next call, if that is what the budget says of it. False: it has none, or none may begin.
+    fn issue_one(
+        &mut self,
+        id: ConnectionId,
+        round: &mut Round,
+        wanted: Verdict,
         hub: &Hub,
         inputs: &mut Vec<GatewayInput>,
     ) -> bool {
-        for _ in 0..count {
-            let Some(client) = self.clients.get(&id).filter(|client| has_room(id, client, hub)) else {
-                break;
-            };
-            if !self.next_fits(client) {
-                return false;
-            }
-            let Some(client) = self.clients.get_mut(&id) else { break };
-            let Some((mut ticket, part)) = client.uncalled.pop_front() else { break };
-            client.calls += 1;
-            ticket.expected_bytes = client.expected_bytes(&part.operation);
-            self.expected_bytes += ticket.expected_bytes;
-            self.call(ticket, part, inputs);
+        let Some(client) = self.clients.get_mut(&id).filter(|client| has_room(id, client, hub)) else {
+            return false;
+        };
+        if client.uncalled.is_empty() || self.budget.judge(client, round) != wanted {
+            return false;
         }
+        let bytes = client.next_bytes();
+        let Some((mut ticket, part)) = client.uncalled.pop_front() else { return false };
+        client.called(bytes);
+        ticket.grant = self.budget.take(bytes);
+        self.call(ticket, part, inputs);
         true
-    }
-
-    /// There is memory for the answer to a client's next call. One that is too large for all of it is called alone.
-    fn next_fits(&self, client: &Client) -> bool {
-        let next = client.uncalled.front().map_or(0, |(_, part)| client.expected_bytes(&part.operation));
-        next == 0 || self.expected_bytes == 0 || self.expected_bytes + next <= self.expected_bytes_max
     }
 
     fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
@@ -315,7 +340,7 @@ impl Clients {
                         writes,
                         operation,
                         came: now,
-                        expected_bytes: 0,
+                        grant: Grant::default(),
                         written_bytes: part.written_bytes(),
                     };
                     client.uncalled.push_back((ticket, part));
@@ -388,15 +413,18 @@ impl Clients {
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
         self.stopwatch.answered((0, ticket));
-        self.expected_bytes -= taken.expected_bytes;
-        let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, .. } = taken
+        self.budget.give_back(taken.grant);
+        let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, grant, .. } =
+            taken
         else {
             return;
         };
         self.metrics.answered(operation, &result);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.calls -= usize::from(operation.is_some());
-        client.flushing &= operation.is_some();
+        match operation {
+            Some(_) => client.returned(grant.bytes),
+            None => client.flushing = false,
+        }
         client.end(&key, writes);
         let bytes = match &result {
             Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
@@ -449,7 +477,7 @@ impl Clients {
 
 /// A call of the client's may be under way.
 fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
-    client.calls < client.window() && hub.backlog(id) <= BACKLOG_BYTES_MAX
+    client.has_room() && hub.backlog(id) <= BACKLOG_BYTES_MAX
 }
 
 /// Keys of one line. Each costs some hundred bytes until it is answered; clients that fetch many send several lines.

@@ -1,6 +1,7 @@
 //! The processes of the store: a loop each around its core.
 
 pub mod binary_log;
+mod budget;
 mod client;
 mod clients;
 mod credentials;

@@ -18,6 +18,7 @@ struct Desk {
     door: TcpListener,
     happened: Vec<Happening>,
     inputs: Vec<GatewayInput>,
+    now: Time,
 }
 
 impl Desk {
@@ -30,6 +31,7 @@ impl Desk {
             door: TcpListener::bind("127.0.0.1:0").unwrap(),
             happened: Vec::new(),
             inputs: Vec::new(),
+            now: Time(0),
         }
     }
 
@@ -51,14 +53,14 @@ impl Desk {
             for happening in std::mem::take(&mut self.happened) {
                 match happening {
                     Happening::Readable(id) => {
-                        self.clients.read(Time(0), id, &mut self.hub, &mut self.inputs);
+                        self.clients.read(self.now, id, &mut self.hub, &mut self.inputs);
                     }
                     Happening::Ended(id) => self.clients.ended(id, &mut self.hub),
                     Happening::Closed { id, .. } => self.clients.down(id, &mut self.inputs),
                     Happening::Accepted { .. } | Happening::Dialled(_) => {}
                 }
             }
-            self.clients.timeout(Time(0), &mut self.hub, &mut self.inputs);
+            self.clients.timeout(self.now, &mut self.hub, &mut self.inputs);
             self.hub.flush(&mut self.happened);
             if self.clients.has_more(&self.hub) || !self.happened.is_empty() {
                 context.waker().wake_by_ref();
@@ -75,9 +77,29 @@ impl Desk {
         for call in &calls {
             let GatewayInput::Call { ticket, .. } = call else { panic!("only calls here") };
             let value = Reply::Value { clock: 1, flags: 0, ttl: None, data: data.clone() };
-            self.clients.done(Time(0), *ticket, Ok(Answer::Reply(value)), &mut self.hub, &mut self.inputs);
+            self.clients.done(self.now, *ticket, Ok(Answer::Reply(value)), &mut self.hub, &mut self.inputs);
         }
         calls.len()
+    }
+
+    /// Requests that were read and are not answered.
+    fn asked(&self) -> usize {
+        self.clients.clients.values().map(|client| client.entries.len()).sum()
+    }
+
+    /// The calls of that key that are under way.
+    fn calls_of(&self, key: &str) -> usize {
+        let is_it = |call: &&GatewayInput| matches!(call, GatewayInput::Call { key: its, .. } if its == key);
+        self.inputs.iter().filter(is_it).count()
+    }
+
+    /// Answers the first call of that key once it is under way, and no other.
+    async fn answer_to(&mut self, key: &str, reply: Reply) {
+        self.until(|desk| desk.calls_of(key) > 0).await;
+        let is_it = |call: &GatewayInput| matches!(call, GatewayInput::Call { key: its, .. } if its == key);
+        let at = self.inputs.iter().position(is_it).unwrap();
+        let GatewayInput::Call { ticket, .. } = self.inputs.remove(at) else { unreachable!() };
+        self.clients.done(self.now, ticket, Ok(Answer::Reply(reply)), &mut self.hub, &mut self.inputs);
     }
 }
 
@@ -94,12 +116,10 @@ fn of_many_clients_that_ask_for_large_values_few_calls_are_under_way() {
     run(async {
         let mut desk = Desk::new();
         let guests: Vec<_> = (0..100).map(|_| desk.client("get large\r\n".repeat(4).as_bytes())).collect();
-        let asked =
-            |desk: &Desk| desk.clients.clients.values().map(|client| client.entries.len()).sum::<usize>();
-        desk.until(|desk| asked(desk) == 4 * guests.len()).await;
+        desk.until(|desk| desk.asked() == 4 * guests.len()).await;
         let calls = desk.inputs.len();
         assert!((1..=48).contains(&calls), "each taken for a megabyte: {calls}");
-        assert!(desk.clients.expected_bytes <= UNKNOWN_BYTES_MAX);
+        assert!(desk.clients.budget.bytes <= UNKNOWN_BYTES_MAX);
     });
 }
 
@@ -118,12 +138,12 @@ fn all_have_their_turn_when_memory_is_short() {
         let mut answered = 0;
         while answered < 4 * readers.len() {
             desk.until(|desk| !desk.inputs.is_empty()).await;
-            assert!(desk.clients.expected_bytes <= UNKNOWN_BYTES_MAX);
+            assert!(desk.clients.budget.bytes <= UNKNOWN_BYTES_MAX);
             answered += desk.answer(&data);
         }
         desk.until(|desk| !desk.hub.has_output()).await;
         readers.into_iter().for_each(|reader| reader.join().unwrap());
-        assert_eq!((desk.clients.expected_bytes, desk.clients.stalled.len()), (0, 0));
+        assert_eq!((desk.clients.budget.bytes, desk.clients.stalled.len()), (0, 0));
     });
 }
 
@@ -196,6 +216,75 @@ fn a_line_of_too_many_keys_is_refused_and_the_next_is_served() {
         (&stream).read_exact(&mut said).unwrap();
         assert_eq!(String::from_utf8(said).unwrap(), expected);
     });
+}
+
+/// It had small values, so that many of its requests may be under way; then those of a server that does not answer.
+#[test]
+fn a_client_that_is_not_answered_holds_up_nobody() {
+    run(async {
+        let mut desk = Desk::new();
+        let (id, mut stuck) = desk.client("get small\r\n".repeat(64).as_bytes());
+        let mut answered = 0;
+        while answered < 64 {
+            desk.until(|desk| !desk.inputs.is_empty()).await;
+            answered += desk.answer(&Bytes::from_static(b"v"));
+        }
+        stuck.write_all("get stopped\r\n".repeat(1024).as_bytes()).unwrap();
+        desk.until(|desk| desk.clients.clients[&id].entries.len() == 1024).await;
+        let calls = desk.calls_of("stopped");
+        assert!((4..=85).contains(&calls), "no more than 4 MiB for one client: {calls}");
+
+        let (_, other) = desk.client(b"set mine 0 0 1\r\nv\r\nget mine\r\n");
+        desk.answer_to("mine", Reply::Done { clock: 1 }).await;
+        desk.answer_to("mine", one_byte()).await;
+        expect(&mut desk, &other, "STORED\r\nVALUE mine 0 1\r\nv\r\nEND\r\n").await;
+    });
+}
+
+#[test]
+fn a_crowd_that_is_not_answered_holds_up_no_writes_and_reads_not_for_long() {
+    run(async {
+        let mut desk = Desk::new();
+        let crowd: Vec<_> = (0..30).map(|_| desk.client("get stopped\r\n".repeat(4).as_bytes())).collect();
+        desk.until(|desk| desk.asked() == 4 * crowd.len()).await;
+        let calls = desk.calls_of("stopped");
+        assert_eq!(calls, 48, "each taken for a megabyte");
+
+        let (_, other) =
+            desk.client(b"set mine 0 0 1\r\nv\r\nget mine\r\nget mine\r\nset last 0 0 1\r\nv\r\n");
+        desk.answer_to("mine", Reply::Done { clock: 1 }).await;
+        expect(&mut desk, &other, "STORED\r\n").await;
+        assert_eq!(
+            (desk.calls_of("mine"), desk.calls_of("last")),
+            (0, 0),
+            "in order, and there is no memory"
+        );
+        for _ in 0..2 {
+            desk.now = desk.clients.deadline().expect("who waits for memory is looked at again");
+            desk.until(|_| true).await;
+        }
+        let spared = desk.calls_of("stopped") - calls;
+        assert!(spared < crowd.len(), "one for each that had none: {spared}");
+        for _ in 0..2 {
+            desk.answer_to("mine", one_byte()).await;
+            assert_eq!(desk.calls_of("mine"), 0, "one at a time");
+        }
+        desk.answer_to("last", Reply::Done { clock: 2 }).await;
+        let value = "VALUE mine 0 1\r\nv\r\nEND\r\n";
+        expect(&mut desk, &other, &format!("{value}{value}STORED\r\n")).await;
+    });
+}
+
+fn one_byte() -> Reply {
+    Reply::Value { clock: 1, flags: 0, ttl: None, data: Bytes::from_static(b"v") }
+}
+
+/// The client is told this next.
+async fn expect(desk: &mut Desk, mut stream: &TcpStream, expected: &str) {
+    desk.until(|desk| !desk.hub.has_output()).await;
+    let mut said = vec![0; expected.len()];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(String::from_utf8(said).unwrap(), expected);
 }
 
 /// Of the answer to `get large` with that value.

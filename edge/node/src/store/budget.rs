@@ -1,0 +1,130 @@
+//! [`Budget`]: memory for answers whose sizes nobody knows before they come, and whose turn it is to take of it.
+
+use super::client::Client;
+use kumo_paxos::Time;
+
+/// What the answers under way are taken for, and how much that may be.
+///
+/// Calls that nobody has answered for long, because their server is stopped, must not keep others from being served. Beside
+/// them a client that awaits no value may ask for one; of such calls, until they are slow themselves, there may be as
+/// much again. So the memory is bounded by that and one value of each client, and nobody waits for others for ever.
+pub struct Budget {
+    bytes_max: usize,
+    /// Of all calls under way.
+    pub bytes: usize,
+    /// Of the calls begun in this period and in the one before. Older ones are slow.
+    recent: [usize; 2],
+    period: u64,
+}
+
+/// What a call was granted, to be given back with its answer.
+#[derive(Clone, Copy, Default)]
+pub struct Grant {
+    pub bytes: usize,
+    period: u64,
+}
+
+/// Whether a client's next call may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It needs no memory, or there is some for it.
+    Fits,
+    /// There is none, but for slow calls.
+    Spared,
+    Waits,
+}
+
+/// One look at those that wait, in the order of their turns.
+pub struct Round {
+    /// Somebody waits for memory: who comes after takes none before it.
+    pub crowded: bool,
+    /// Somebody waits for what slow calls spare.
+    spent: bool,
+}
+
+impl Budget {
+    pub fn new(bytes_max: usize) -> Budget {
+        Budget { bytes_max, bytes: 0, recent: [0; 2], period: 0 }
+    }
+
+    /// Time passes.
+    pub fn advance(&mut self, now: Time) {
+        let period = now.0 / PERIOD_MICROS;
+        if period > self.period {
+            self.recent = [0, if period == self.period + 1 { self.recent[0] } else { 0 }];
+            self.period = period;
+        }
+    }
+
+    /// When more calls count as slow.
+    pub fn next_period(&self) -> Time {
+        Time((self.period + 1).saturating_mul(PERIOD_MICROS))
+    }
+
+    pub fn take(&mut self, bytes: usize) -> Grant {
+        self.bytes += bytes;
+        self.recent[0] += bytes;
+        Grant { bytes, period: self.period }
+    }
+
+    pub fn give_back(&mut self, grant: Grant) {
+        self.bytes -= grant.bytes;
+        if let Some(recent) = self.recent.get_mut((self.period - grant.period) as usize) {
+            *recent -= grant.bytes;
+        }
+    }
+
+    /// May it begin, after all that this round looked at before? What is too large for all of the memory begins alone.
+    pub fn judge(&self, client: &Client, round: &mut Round) -> Verdict {
+        let next = client.next_bytes();
+        let fits = |held: usize| held == 0 || held + next <= self.bytes_max;
+        if next == 0 || (!round.crowded && fits(self.bytes)) {
+            return Verdict::Fits;
+        }
+        round.crowded = true;
+        if client.awaits_values() || round.spent {
+            return Verdict::Waits;
+        }
+        if self.recent.iter().sum::<usize>() < self.bytes && fits(self.recent.iter().sum()) {
+            return Verdict::Spared;
+        }
+        round.spent = true;
+        Verdict::Waits
+    }
+}
+
+impl Round {
+    pub fn new(crowded: bool) -> Round {
+        Round { crowded, spent: false }
+    }
+}
+
+/// A call is slow when it began in neither this period nor the one before: a server that lives answers much sooner.
+const PERIOD_MICROS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_is_counted_and_not_recent() {
+        let mut budget = Budget::new(100);
+        let early = budget.take(60);
+        budget.advance(Time(PERIOD_MICROS));
+        let late = budget.take(30);
+        assert_eq!((budget.bytes, budget.recent), (90, [30, 60]));
+        budget.advance(Time(2 * PERIOD_MICROS));
+        assert_eq!((budget.bytes, budget.recent), (90, [0, 30]));
+        budget.give_back(early);
+        assert_eq!((budget.bytes, budget.recent), (30, [0, 30]));
+        budget.give_back(late);
+        assert_eq!((budget.bytes, budget.recent), (0, [0, 0]));
+        let grant = budget.take(10);
+        budget.advance(Time(9 * PERIOD_MICROS));
+        budget.advance(Time(0));
+        assert_eq!((budget.bytes, budget.recent), (10, [0, 0]), "time does not go back");
+        budget.give_back(grant);
+        assert_eq!(budget.bytes, 0);
+        assert_eq!(budget.next_period(), Time(10 * PERIOD_MICROS));
+    }
+}
