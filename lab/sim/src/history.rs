@@ -2,7 +2,7 @@
 
 use kumo_paxos::Change;
 use kumo_pfs::{Command, Event, Query, Reply};
-use kumo_session::SessionId;
+use kumo_session::{GENERATION_SHIFT, SessionId};
 use std::net::SocketAddr;
 
 /// One session of one client program; a client that starts again is another one.
@@ -142,10 +142,15 @@ impl History {
         operation.finished = Some((now, ending));
     }
 
-    /// What is left to judge when the cell went on from a survivor at `time`: of everything asked before, nobody
-    /// knows any more whether it was executed.
-    pub fn after(&self, time: u64) -> History {
-        let forget = |operation: &Operation| match operation.invoked > time {
+    /// What is left to judge when the cell went on from a survivor at `time` as `generation`: of everything asked
+    /// before, nobody knows any more whether it was executed. Events of an earlier generation are those of sessions
+    /// that ended there: the survivor may still tell them, after others that nobody knows of any more.
+    pub fn after(&self, time: u64, generation: u32) -> History {
+        let lost = |operation: &Operation| match &operation.finished {
+            Some((_, Ending::Events { first, .. })) => first >> GENERATION_SHIFT < u64::from(generation),
+            Some(_) | None => false,
+        };
+        let forget = |operation: &Operation| match operation.invoked > time && !lost(operation) {
             true => operation.clone(),
             false => Operation {
                 finished: operation.finished.as_ref().map(|(time, _)| (*time, Ending::Unknown)),
@@ -222,8 +227,20 @@ mod tests {
             let number = history.invoke(ClientNumber(1), Call::Events, asked);
             history.finish(number, Ending::Done, answered);
         }
-        let unclear: Vec<bool> = history.after(10).operations.iter().map(Operation::unclear).collect();
+        let unclear: Vec<bool> = history.after(10, 1).operations.iter().map(Operation::unclear).collect();
         assert_eq!(unclear, [true, true, false]);
-        assert!(history.after(10).operations[1].settled().is_none());
+        assert!(history.after(10, 1).operations[1].settled().is_none());
+    }
+
+    #[test]
+    fn events_that_the_survivor_tells_an_ended_session_are_not_judged() {
+        let mut history = History::default();
+        for generation in [1, 2] {
+            let number = history.invoke(ClientNumber(generation), Call::Events, 11);
+            let first = u64::from(generation) << GENERATION_SHIFT | 7;
+            history.finish(number, Ending::Events { omitted: 0, first, events: Vec::new() }, 12);
+        }
+        let unclear: Vec<bool> = history.after(10, 2).operations.iter().map(Operation::unclear).collect();
+        assert_eq!(unclear, [true, false]);
     }
 }

@@ -234,7 +234,7 @@ impl World {
         let history = match &self.recovery {
             Some(recovery) => {
                 self.survivor_kept(recovery)?;
-                since = self.history.after(recovery.at);
+                since = self.history.after(recovery.at, recovery.generation);
                 &since
             }
             None => &self.history,

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 /// The cell went on from a survivor.
 pub struct Recovery {
     pub at: u64,
+    pub generation: u32,
     /// What some files held there when an operator asked for it, with their paths.
     pub kept: Vec<(Vec<u8>, String)>,
 }
@@ -115,7 +116,7 @@ impl World {
             format!("the cell goes on as generation {generation}")
         });
         let kept = std::mem::take(&mut self.survivor_had);
-        self.recovery = Some(Recovery { at: self.now, kept });
+        self.recovery = Some(Recovery { at: self.now, generation, kept });
         self.eras += 1;
         self.exceeded = false;
         *self.struck.entry(Fault::Recover).or_default() += 1;
