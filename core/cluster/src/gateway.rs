@@ -183,6 +183,8 @@ impl Gateway {
                 | Message::GatewayAlive { .. }
                 | Message::Backup { .. }
                 | Message::Recruit(_)
+                | Message::Probe { .. }
+                | Message::Probed { .. }
                 | Message::Flush { .. }
                 | Message::Flushed { .. }
                 | Message::BackedUp { .. },

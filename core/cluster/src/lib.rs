@@ -44,6 +44,7 @@
 //!
 //! The rules, why each is needed, and the mutants that show it are listed in `mutation.rs`.
 
+mod alive;
 mod cluster;
 pub mod control;
 mod gateway;
@@ -60,6 +61,7 @@ mod space;
 mod step;
 mod store;
 
+pub use alive::{Alive, Progress, Seat};
 pub use cluster::{
     Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX,
 };
@@ -68,8 +70,8 @@ pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
 pub use manager::{Manager, recruits_wanted};
 pub use message::{
-    Alive, Answer, Committed, Initial, Message, Operation, Origin, Progress, Recruit, Refusal, Remembered,
-    Reply, Request, Seat, Unsettled, Upto,
+    Answer, Committed, Initial, Message, Operation, Origin, Recruit, Refusal, Remembered, Reply, Request,
+    Unsettled, Upto,
 };
 pub use mutation::{Broken, Mutation};
 pub use range::Range;

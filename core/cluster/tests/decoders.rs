@@ -274,6 +274,8 @@ fn messages() -> Vec<Message> {
             error: Some("雲".to_owned()),
         },
         Message::Recruit(recruit()),
+        Message::Probe { nonce: 1 },
+        Message::Probed { nonce: 1 },
         Message::Unwelcome { reason: "no".to_owned() },
     ]);
     messages

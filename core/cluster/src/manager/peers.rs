@@ -22,8 +22,6 @@ pub(super) struct Peers {
     newcomers: BTreeMap<ConnectionId, Newcomer>,
     /// Silence after which a connection is as good as closed.
     silence_micros: u64,
-    /// Who speaks for so long after another came with its address is alive.
-    speaks_on_micros: u64,
 }
 
 struct Connection {
@@ -52,9 +50,10 @@ pub(super) struct Heard {
 
 struct Newcomer {
     alive: Alive,
-    since: Time,
     /// When it was last heard.
     at: Time,
+    /// Where the life that is connected with its address was asked whether it is there.
+    probed: Option<ConnectionId>,
 }
 
 impl Peers {
@@ -66,7 +65,6 @@ impl Peers {
             addresses: BTreeMap::new(),
             newcomers: BTreeMap::new(),
             silence_micros: steps.max(1).saturating_mul(settings.clock_interval_micros),
-            speaks_on_micros: settings.clock_interval_micros.max(SPEAKS_ON_MICROS),
         }
     }
 
@@ -204,6 +202,14 @@ impl Peers {
         }
     }
 
+    /// Asks whoever is connected there for the newcomer's sake. Connections are numbered once, so an answer with its
+    /// number was sent after it came.
+    fn probe(&mut self, newcomer: ConnectionId, there: ConnectionId, effects: &mut Vec<ManagerEffect>) {
+        let Some(entry) = self.newcomers.get_mut(&newcomer) else { return };
+        entry.probed = Some(there);
+        effects.push(ManagerEffect::Send(there, Message::Probe { nonce: newcomer.0 }));
+    }
+
     fn refuse(
         &mut self,
         connection: ConnectionId,
@@ -295,7 +301,8 @@ impl Manager {
         let there = self.peers.addresses.get(&server.address).copied();
         if there.is_some_and(|there| there != server) {
             self.peers.set_role(connection, Role::Newcomer);
-            self.peers.newcomers.insert(connection, Newcomer { alive, since: now, at: now });
+            self.peers.newcomers.insert(connection, Newcomer { alive, at: now, probed: None });
+            self.settle_newcomers(now, cluster, effects);
             return;
         }
         if self.peers.addresses.len() >= SERVERS_MAX && there.is_none() {
@@ -338,9 +345,10 @@ impl Manager {
         }
     }
 
-    /// Two processes with one address: the one that was there first stays if it goes on speaking. A new life whose
-    /// predecessor is gone, or silent for too long, takes its place; so does one that names the other among its
-    /// lives before: a store has one process at a time, so what still arrives of the other is late.
+    /// Two processes with one address: the one that was there first stays if it answers a question that was asked
+    /// since: whatever else arrives of it may be late, sent before it ended. A new life whose predecessor is gone, or
+    /// silent for too long, takes its place; so does one that names the other among its lives before, since a store
+    /// has one process at a time.
     pub(super) fn settle_newcomers(
         &mut self,
         now: Time,
@@ -366,17 +374,27 @@ impl Manager {
                 continue;
             };
             let succeeds = newcomer.alive.previous.contains(&first.alive.server.incarnation);
-            // What was under way when the newcomer came proves nothing.
-            if !succeeds && first.at.since(newcomer.since) > self.peers.speaks_on_micros {
-                let reason = format!("another server process is alive with the address {address}");
-                self.peers.refuse(connection, address, reason, effects);
-            } else if succeeds || now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
-                let silent = first.connection.expect("who is found by address is connected");
-                self.peers.leave(silent, cluster.space(), effects);
-                self.peers.set_role(silent, Role::Refused);
-                effects.push(ManagerEffect::Hangup(silent));
+            let there = first.connection.expect("who is found by address is connected");
+            if succeeds || now.since(first.at.max(self.awake_since)) > self.peers.silence_micros {
+                self.peers.leave(there, cluster.space(), effects);
+                self.peers.set_role(there, Role::Refused);
+                effects.push(ManagerEffect::Hangup(there));
                 self.take_place(now, connection, cluster, effects);
+            } else if newcomer.probed != Some(there) {
+                self.peers.probe(connection, there, effects);
             }
+        }
+    }
+
+    /// Who was there first is there still.
+    pub(super) fn probed(&mut self, from: ConnectionId, nonce: u64, effects: &mut Vec<ManagerEffect>) {
+        let connection = ConnectionId(nonce);
+        let Some(newcomer) = self.peers.newcomers.get(&connection) else { return };
+        let address = newcomer.alive.server.address;
+        let first = self.peers.life_at(address).and_then(|first| first.connection);
+        if newcomer.probed == Some(from) && first == Some(from) {
+            let reason = format!("another server process is alive with the address {address}");
+            self.peers.refuse(connection, address, reason, effects);
         }
     }
 
@@ -410,10 +428,6 @@ fn objection(alive: &Alive, space: &Space) -> Option<String> {
 
 /// Servers connected at once. More than can be attached, since some wait for it.
 const SERVERS_MAX: usize = 2 * MEMBERS_MAX;
-
-/// What a process that ended has sent may arrive for so long after the one that takes its place. With a short
-/// `--clock-interval` the new one would be turned away for it, and end.
-const SPEAKS_ON_MICROS: u64 = 1_000_000;
 
 /// A space that seems not to have arrived is sent again after this.
 const SPACE_AGAIN_MICROS: u64 = 1_000_000;

@@ -150,6 +150,7 @@ impl Manager {
     ) {
         match message {
             Message::Alive(alive) => self.alive(now, connection, alive, cluster, effects),
+            Message::Probed { nonce } => self.probed(connection, nonce, effects),
             Message::Register { nonce } => self.register(now, connection, nonce, cluster, effects),
             Message::GatewayAlive { gateway, space } => {
                 self.gateway_alive(now, connection, gateway, space, cluster, effects);
@@ -199,6 +200,7 @@ impl Manager {
             | Message::Managers { .. }
             | Message::Backup { .. }
             | Message::Recruit(_)
+            | Message::Probe { .. }
             | Message::Unwelcome { .. } => {}
         }
     }

@@ -280,6 +280,8 @@ impl<S: Store> Server<S> {
             | Message::Backup { .. }
             | Message::BackedUp { .. }
             | Message::Recruit(_)
+            | Message::Probe { .. }
+            | Message::Probed { .. }
             | Message::Flush { .. }
             | Message::Flushed { .. }
             | Message::Unwelcome { .. } => {}
@@ -320,6 +322,7 @@ impl<S: Store> Server<S> {
                 effects.push(ServerEffect::Backup { suffix });
             }
             Message::Recruit(recruit) => effects.push(ServerEffect::Recruit(recruit)),
+            Message::Probe { nonce } => effects.push(ServerEffect::Manager(from, Message::Probed { nonce })),
             // One that owned something goes on: what another cell's manager says of it is that one's affair.
             Message::Unwelcome { reason } if !self.owned => effects.push(ServerEffect::Exit(reason)),
             _other => {}

@@ -162,6 +162,18 @@ impl Bench {
             .count()
     }
 
+    fn probed(&mut self, connection: u64, nonce: u64) {
+        self.step(ManagerInput::From(ConnectionId(connection), Message::Probed { nonce }));
+    }
+
+    fn probes_to(&self, connection: u64) -> Vec<u64> {
+        let nonce = |(to, message): &(u64, Message)| match message {
+            Message::Probe { nonce } if *to == connection => Some(*nonce),
+            _ => None,
+        };
+        self.sent.iter().filter_map(nonce).collect()
+    }
+
     fn unwelcome(&self, connection: u64) -> Option<&str> {
         self.sent.iter().find_map(|(to, message)| match message {
             Message::Unwelcome { reason } if *to == connection => Some(reason.as_str()),
@@ -279,11 +291,16 @@ fn a_server_of_another_cluster_is_unwelcome() {
 }
 
 #[test]
-fn of_two_processes_with_one_address_the_first_stays() {
+fn of_two_processes_with_one_address_the_first_stays_if_it_is_there() {
     let mut bench = Bench::with_servers(1..=3);
     bench.connect(9, server(1, 2));
     assert_eq!(bench.unwelcome(9), None, "the first may be gone already");
-    bench.pass(1_500_000, &[(1, server(1, 1)), (9, server(1, 2))]);
+    assert_eq!(bench.probes_to(1), [9]);
+    bench.probed(1, 8);
+    bench.probed(2, 9);
+    bench.probed(9, 9);
+    assert_eq!(bench.unwelcome(9), None, "none of these was asked that");
+    bench.probed(1, 9);
     assert!(bench.unwelcome(9).unwrap().contains("another server process"));
     assert_eq!(bench.unwelcome(1), None);
     // A successor, on the other hand, takes the place of who is gone.
@@ -295,12 +312,23 @@ fn of_two_processes_with_one_address_the_first_stays() {
 }
 
 #[test]
+fn who_was_there_first_is_asked_again_on_its_next_connection() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.connect(9, server(1, 2));
+    bench.connect(11, server(1, 1));
+    bench.pass(100_000, &[(9, server(1, 2))]);
+    assert_eq!((bench.probes_to(1), bench.probes_to(11)), (vec![9], vec![9]));
+    bench.probed(11, 9);
+    assert!(bench.unwelcome(9).is_some());
+}
+
+#[test]
 fn what_a_process_said_before_it_ended_does_not_turn_the_next_away() {
     let mut bench = Bench::with_servers(1..=3);
     let others = [(2, server(2, 1)), (3, server(3, 1))];
     bench.connect(9, server(1, 2));
-    bench.pass(700_000, &[(9, server(1, 2)), others[0], others[1]]);
-    bench.alive(1, bench.sign(server(1, 1)));
+    bench.pass(3_000_000, &[(1, server(1, 1)), (9, server(1, 2)), others[0], others[1]]);
+    assert_eq!(bench.probes_to(1), [9], "it is asked once");
     bench.pass(8_000_000, &[(9, server(1, 2)), others[0], others[1]]);
     assert_eq!(bench.unwelcome(9), None);
     assert_eq!(bench.hung_up, [1]);

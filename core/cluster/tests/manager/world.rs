@@ -438,6 +438,7 @@ impl World {
                     self.reborn(number);
                 }
             }
+            Message::Probe { nonce } => self.send_to_manager(connection, Message::Probed { nonce }),
             Message::Unwelcome { .. } => self.crash(number),
             message => assert!(matches!(message, Message::Managers { .. }), "{message:?}"),
         }

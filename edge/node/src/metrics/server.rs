@@ -281,6 +281,8 @@ fn kind(message: &Message) -> usize {
         | Message::GatewayAlive { .. }
         | Message::Managers { .. }
         | Message::Recruit(_)
+        | Message::Probe { .. }
+        | Message::Probed { .. }
         | Message::Backup { .. }
         | Message::BackedUp { .. }
         | Message::Unwelcome { .. } => 11,
