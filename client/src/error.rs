@@ -68,7 +68,6 @@ impl From<CallError> for Error {
             CallError::Refused(reason) => Error::CellRefused(reason),
             CallError::NoSession => Error::NoSession,
             CallError::Busy => Error::Busy,
-            CallError::ForeignCell => Error::CellRefused("another cell answers at this address".to_owned()),
         }
     }
 }

@@ -7,7 +7,7 @@ pub use result::{CasResult, Item, StoreError};
 
 use bytes::Bytes;
 use carrier::{Carrier, Order};
-use kumo_cluster::{Answer, GatewaySettings, Initial, Operation, Reply};
+use kumo_cluster::{Answer, Early, GatewaySettings, Initial, Operation, Reply};
 use kumo_wire::memcache::{KEY_BYTES_MAX, VALUE_BYTES_MAX_DEFAULT};
 use result::unexpected;
 use std::net::SocketAddr;
@@ -64,8 +64,7 @@ impl StoreOptions {
             renew_threshold: 5,
             try_micros: self.try_for.as_micros() as u64,
             request_micros: self.request_for.as_micros() as u64,
-            early_set: false,
-            early_delete: false,
+            early: Early::default(),
             spread_reads: self.spread_reads,
             keepalive_micros: 2_000_000,
             workers: 1,

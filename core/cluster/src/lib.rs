@@ -47,6 +47,7 @@
 mod alive;
 mod cluster;
 pub mod control;
+mod early;
 mod gateway;
 mod hash;
 mod identity;
@@ -65,6 +66,7 @@ pub use alive::{Alive, Progress, Seat};
 pub use cluster::{
     Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX,
 };
+pub use early::Early;
 pub use gateway::Gateway;
 pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};

@@ -2,7 +2,9 @@
 //! they want done.
 
 use crate::control::{ControlAnswer, ControlRequest};
-use crate::{Answer, Broken, Incarnation, KeyHash, Message, Operation, Recruit, Seat, ServerId, Space};
+use crate::{
+    Answer, Broken, Early, Incarnation, KeyHash, Message, Operation, Recruit, Seat, ServerId, Space,
+};
 use bytes::Bytes;
 use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
 use kumo_session::{ConnectionId, UnixMillis};
@@ -120,6 +122,8 @@ pub struct ServerSettings {
     pub space: Option<Space>,
     /// Least acknowledgers of a write, this server included.
     pub copies_min: usize,
+    /// Answered early whatever the request says (`-As`, `-Ad`).
+    pub early: Early,
     /// Longest value that append and prepend may make.
     pub value_bytes_max: usize,
     /// A collected tombstone is at least this old.
@@ -239,9 +243,8 @@ pub struct GatewaySettings {
     pub try_micros: u64,
     /// All tries together.
     pub request_micros: u64,
-    /// Answer sets and deletes before the replicas did (`-As`, `-Ad`).
-    pub early_set: bool,
-    pub early_delete: bool,
+    /// Asked for with every request (`-As`, `-Ad`).
+    pub early: Early,
     /// Read at any owner in turn.
     pub spread_reads: bool,
     pub keepalive_micros: u64,

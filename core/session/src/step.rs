@@ -212,8 +212,6 @@ pub enum CallError {
     NoSession,
     #[error("too many calls under way")]
     Busy,
-    #[error("another cell answers at this address")]
-    ForeignCell,
 }
 
 /// What a client's session is told at its start.

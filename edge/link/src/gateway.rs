@@ -163,6 +163,7 @@ impl GatewayLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kumo_cluster::Early;
     use std::time::Duration;
 
     fn settings() -> GatewaySettings {
@@ -175,8 +176,7 @@ mod tests {
             renew_threshold: 1,
             try_micros: 1_000_000,
             request_micros: 1_000_000,
-            early_set: false,
-            early_delete: false,
+            early: Early::default(),
             spread_reads: false,
             keepalive_micros: 1_000_000,
             workers: 1,

@@ -6,6 +6,7 @@ use crate::address;
 use crate::failure::Failure;
 use crate::http::{self, Http};
 use clap::{Args, Command};
+use kumo_cluster::Early;
 use kumo_node::store::{Credentials, GatewayConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -107,8 +108,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         renew_threshold: gateway.renew_threshold,
         try_for: gateway.common.clock_interval * TRY_STEPS,
         request_for: gateway.request_timeout,
-        early_set: gateway.async_replicate_set,
-        early_delete: gateway.async_replicate_delete,
+        early: Early { set: gateway.async_replicate_set, delete: gateway.async_replicate_delete },
         spread_reads: gateway.spread_reads,
         keepalive: gateway.common.keep_alive_interval,
         dial_for: gateway.common.dial_for(),

@@ -5,6 +5,7 @@ use super::process::Process;
 use crate::failure::Failure;
 use crate::http::{self, Http};
 use clap::{Args, Command, ValueEnum};
+use kumo_cluster::Early;
 use kumo_node::store::{GarbageLimits, ServerConfig, StoreSync};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,10 +47,10 @@ pub struct Server {
     /// Warn when tombstones take more memory than this (-gS); none is dropped early
     #[arg(long, value_name = "KILOBYTES")]
     garbage_mem_limit: Option<u64>,
-    /// Accepted here as in rev. 650 (-As): it is the gateway's option
+    /// As the gateway's, for whatever this server is asked (-As): a set that was acknowledged may get lost
     #[arg(long)]
     async_replicate_set: bool,
-    /// Accepted here as in rev. 650 (-Ad): it is the gateway's option
+    /// As the gateway's, for whatever this server is asked (-Ad): a delete that was acknowledged may come back
     #[arg(long)]
     async_replicate_delete: bool,
     /// The longest value that append and prepend may make
@@ -96,6 +97,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
             SyncWhen::Always => StoreSync::Always,
         },
         copies_min: usize::from(server.min_copies),
+        early: Early { set: server.async_replicate_set, delete: server.async_replicate_delete },
         tombstone_age_min: server.garbage_min_time,
         garbage: GarbageLimits {
             age_max: server.garbage_max_time,

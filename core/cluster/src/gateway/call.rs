@@ -110,23 +110,6 @@ impl Call {
         }
     }
 
-    /// Plain sets and deletes alone: what depends on the version before keeps promise 1 whatever is asked for.
-    pub fn early(&self, settings: &GatewaySettings) -> bool {
-        match self.operation {
-            Operation::Set { .. } => settings.early_set,
-            Operation::Delete { .. } => settings.early_delete,
-            Operation::Get
-            | Operation::GetAndTouch { .. }
-            | Operation::Add { .. }
-            | Operation::Replace { .. }
-            | Operation::Cas { .. }
-            | Operation::Append { .. }
-            | Operation::Prepend { .. }
-            | Operation::Touch { .. }
-            | Operation::Add64 { .. } => false,
-        }
-    }
-
     /// What to say when its tries are used up.
     pub fn exhausted(&self) -> GatewayError {
         match self.refusal {

@@ -45,7 +45,7 @@ impl Gateway {
         let call = self.slots.get_mut(slot);
         match route.choose(call) {
             Choice::Member(index) => {
-                let early = call.early(&self.settings);
+                let early = self.settings.early.includes(&call.operation);
                 let request = call.next_try(gateway, route.space.number, self.window.lowest_open(), early);
                 effects.push(GatewayEffect::Server(route.space.server(index), Message::Request(request)));
                 call.stands = Stands::Asked(index);

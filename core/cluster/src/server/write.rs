@@ -159,7 +159,7 @@ impl<S: Store> Server<S> {
             record,
             Some(Origin { id: request.id, lowest_open: request.lowest_open, reply: reply.clone() }),
         );
-        if request.early {
+        if request.early || self.settings.early.includes(&request.operation) {
             self.answer(from, seq, Answer::Reply(reply), effects);
         } else {
             pending.waiters.push((from, seq));

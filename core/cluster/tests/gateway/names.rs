@@ -1,7 +1,7 @@
 //! Servers called a, b, c, ..., and spaces and keys written with these letters.
 
 use kumo_cluster::{
-    GatewaySettings, Incarnation, KeyHash, Member, MemberState, ServerId, Space, SpaceNumber, Table,
+    Early, GatewaySettings, Incarnation, KeyHash, Member, MemberState, ServerId, Space, SpaceNumber, Table,
 };
 use kumo_paxos::CellId;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -55,8 +55,7 @@ pub fn settings() -> GatewaySettings {
         renew_threshold: 5,
         try_micros: 5_000_000,
         request_micros: 30_000_000,
-        early_set: false,
-        early_delete: false,
+        early: Early::default(),
         spread_reads: false,
         keepalive_micros: 2_000_000,
         workers: 1,

@@ -3,7 +3,7 @@
 use crate::names::{manager, name, place, server, settings, space};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Gateway, GatewayEffect, GatewayId, GatewayInput, GatewayNote, GatewaySettings, Message,
+    Answer, Early, Gateway, GatewayEffect, GatewayId, GatewayInput, GatewayNote, GatewaySettings, Message,
     Operation, Refusal, Reply, Request, Space, SpaceNumber,
 };
 use kumo_paxos::{CellId, Time};
@@ -46,7 +46,7 @@ impl Stage {
     fn set(&mut self, setting: &str) {
         match setting {
             "spread_reads" => self.settings.spread_reads = true,
-            "early" => (self.settings.early_set, self.settings.early_delete) = (true, true),
+            "early" => self.settings.early = Early { set: true, delete: true },
             "cluster" => self.settings.cluster = Some(CellId(1)),
             "few_tries" => (self.settings.get_retry_max, self.settings.set_retry_max) = (1, 2),
             _ => panic!("not a setting: {setting}"),

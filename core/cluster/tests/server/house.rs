@@ -3,9 +3,9 @@
 use super::disk::Disk;
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Broken, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation, Request,
-    RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space, SpaceNumber,
-    StoreKey, Table, key_hash,
+    Answer, Broken, Early, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation,
+    Request, RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space,
+    SpaceNumber, StoreKey, Table, key_hash,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -40,10 +40,19 @@ impl House {
 
     /// Without a rule.
     pub fn with_broken(servers: usize, attached: usize, copies_min: usize, broken: Broken) -> House {
+        House::with(servers, attached, |settings| {
+            (settings.copies_min, settings.broken) = (copies_min, broken)
+        })
+    }
+
+    /// With other settings.
+    pub fn with(servers: usize, attached: usize, change: impl Fn(&mut ServerSettings)) -> House {
         let now = Time(1_000_000);
         let disks: Vec<Disk> = (0..servers).map(|_| Disk::default()).collect();
         let start = |(index, disk): (usize, &Disk)| {
-            Server::new(settings(index, copies_min, broken), disk.clone(), now)
+            let mut settings = settings(index);
+            change(&mut settings);
+            Server::new(settings, disk.clone(), now)
         };
         let mut house = House {
             now,
@@ -238,18 +247,19 @@ pub fn manager() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 1))
 }
 
-fn settings(index: usize, copies_min: usize, broken: Broken) -> ServerSettings {
+fn settings(index: usize) -> ServerSettings {
     ServerSettings {
         id: server(index),
         previous: Vec::new(),
         cluster: None,
         space: None,
-        copies_min,
+        copies_min: 1,
+        early: Early::default(),
         value_bytes_max: 1 << 20,
         tombstone_micros_min: 0,
         keepalive_micros: 2_000_000,
         courteous: true,
         seat: None,
-        broken,
+        broken: Broken::default(),
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod disk;
+mod early;
 mod expiry;
 mod flush;
 mod garbage;

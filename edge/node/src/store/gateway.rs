@@ -11,7 +11,7 @@ use super::worker::{Guest, Worker};
 use crate::NodeError;
 use crate::http::{self, HttpConfig};
 use crate::metrics::GatewayMetrics;
-use kumo_cluster::GatewayNote;
+use kumo_cluster::{Early, GatewayNote};
 use kumo_paxos::CellId;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
@@ -33,8 +33,7 @@ pub struct GatewayConfig {
     /// One try's patience, and that of all tries together.
     pub try_for: Duration,
     pub request_for: Duration,
-    pub early_set: bool,
-    pub early_delete: bool,
+    pub early: Early,
     pub spread_reads: bool,
     pub keepalive: Duration,
     /// How long one try to connect may take.

@@ -16,7 +16,8 @@ use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerSettings, Space,
+    Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerSettings,
+    Space,
 };
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
@@ -40,6 +41,7 @@ pub struct ServerConfig {
     pub store: Option<PathBuf>,
     pub sync: Sync,
     pub copies_min: usize,
+    pub early: Early,
     pub tombstone_age_min: Duration,
     pub garbage: GarbageLimits,
     pub keepalive: Duration,
@@ -429,6 +431,7 @@ fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> Serv
         cluster: kept.cluster,
         space: kept.space,
         copies_min: config.copies_min,
+        early: config.early,
         value_bytes_max: config.value_bytes_max,
         tombstone_micros_min: config.tombstone_age_min.as_micros() as u64,
         keepalive_micros: config.keepalive.as_micros() as u64,

@@ -370,9 +370,7 @@ fn ending(result: Result<Answer, CallError>) -> Result<Ending, String> {
         Err(CallError::Ended(_) | CallError::NoSession) => Ending::Over,
         Err(CallError::Refused(why)) => Ending::Refused(why),
         Err(CallError::Busy) => Ending::Refused("busy".to_owned()),
-        Err(CallError::Lost | CallError::Unreachable | CallError::NoMaster | CallError::ForeignCell) => {
-            Ending::Unknown
-        }
+        Err(CallError::Lost | CallError::Unreachable | CallError::NoMaster) => Ending::Unknown,
     })
 }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::hub::Happening;
 use crate::store::gateway::GatewayConfig;
-use kumo_cluster::Operation;
+use kumo_cluster::{Early, Operation};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -319,8 +319,7 @@ fn config() -> GatewayConfig {
         renew_threshold: 1,
         try_for: second,
         request_for: second,
-        early_set: false,
-        early_delete: false,
+        early: Early::default(),
         spread_reads: false,
         keepalive: second,
         dial_for: second,

@@ -3,7 +3,7 @@
 use super::chapter::{Life, key, server};
 use super::disk::Disk;
 use kumo_cluster::{
-    Broken, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space, SpaceNumber,
+    Broken, Early, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space, SpaceNumber,
 };
 use kumo_paxos::Time;
 use std::fmt::{self, Write};
@@ -29,6 +29,7 @@ impl Node {
             cluster: None,
             space,
             copies_min: 1,
+            early: Early::default(),
             value_bytes_max: 1 << 20,
             tombstone_micros_min: 0,
             keepalive_micros: 2_000_000,

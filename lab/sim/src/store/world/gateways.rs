@@ -4,7 +4,7 @@ use super::links::Target;
 use super::processes::{ProcessId, Program};
 use super::servers::KEEPALIVE_MICROS;
 use super::{Event, World};
-use kumo_cluster::{Gateway, GatewayEffect, GatewayInput, GatewayNote, GatewaySettings, ServerId};
+use kumo_cluster::{Early, Gateway, GatewayEffect, GatewayInput, GatewayNote, GatewaySettings, ServerId};
 use std::collections::BTreeSet;
 
 /// A gateway's program.
@@ -28,8 +28,7 @@ impl World {
             renew_threshold: 5,
             try_micros: 5_000_000,
             request_micros: self.plan.request_micros,
-            early_set: false,
-            early_delete: false,
+            early: Early::default(),
             spread_reads: self.plan.spread[place],
             keepalive_micros: KEEPALIVE_MICROS,
             workers: 1,

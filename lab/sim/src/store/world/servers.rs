@@ -5,8 +5,8 @@ use super::processes::{ProcessId, Program};
 use super::{Event, World};
 use crate::store::engine::Engine;
 use kumo_cluster::{
-    GatewayInput, Incarnation, Mutation, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
-    ServerSettings,
+    Early, GatewayInput, Incarnation, Mutation, Seat, Server, ServerEffect, ServerId, ServerInput,
+    ServerNote, ServerSettings,
 };
 
 /// A server's program.
@@ -33,6 +33,7 @@ impl World {
             cluster: space.as_ref().map(|space| space.cluster),
             space,
             copies_min: 1,
+            early: Early::default(),
             value_bytes_max: VALUE_BYTES_MAX,
             tombstone_micros_min: self.plan.tombstone_micros,
             keepalive_micros: KEEPALIVE_MICROS,
