@@ -56,7 +56,7 @@ pub async fn run_manager(
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     let metrics = Arc::new(NodeMetrics::new(true));
-    let house = ManagerHouse::new(Manager::new(settings, clock::now()), metrics.clone());
+    let house = ManagerHouse::new(Manager::new(settings, clock::now()), config.listen, metrics.clone());
     let listeners = std::iter::once(listener).chain(control).collect();
     run_with::<Pair, ManagerHouse>(listeners, config, house, metrics, stop).await
 }

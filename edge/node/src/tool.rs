@@ -6,7 +6,7 @@ use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
 use kumo_session::Greeting;
 use kumo_wire::{Wire, frame};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -30,13 +30,9 @@ pub enum ToolError {
 pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<ControlAnswer, ToolError> {
     let until = Instant::now() + MASTER_MAX;
     let tool = ToolRequest::Control(request.clone());
-    let patience = match request {
-        ControlRequest::Backup { .. } => BACKUP_MAX,
-        _short => ANSWER_MAX,
-    };
     let mut at = manager;
     while Instant::now() < until {
-        match ask(at, &tool, patience).await {
+        match ask(at, NOBODY, &tool, patience(request)).await {
             Ok(ToolAnswer::Control(ControlAnswer::Master(Some(master)))) if master != at => at = master,
             Ok(ToolAnswer::Control(ControlAnswer::Master(_))) => tokio::time::sleep(REDIRECT_PAUSE).await,
             Ok(ToolAnswer::Control(ControlAnswer::Refused(reason))) => {
@@ -58,6 +54,28 @@ pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<Co
     Err(ToolError::NoMaster)
 }
 
+/// Asks the master what a tool asked the manager at `from`, once. None: it may have been heard, and there is no answer.
+pub async fn pass_on(from: SocketAddr, master: SocketAddr, request: &ControlRequest) -> Option<ToolAnswer> {
+    match ask(master, from, &ToolRequest::Control(request.clone()), patience(request)).await {
+        Ok(answer) => Some(answer),
+        // Nothing was asked: the tool may try it.
+        Err(Silence::Dial(_)) => Some(ToolAnswer::Control(ControlAnswer::Master(Some(master)))),
+        Err(Silence::Asked(_)) => None,
+    }
+}
+
+/// Whether a manager asks for a tool. It names itself, which tools do not.
+pub fn is_passed_on(hello: &Hello) -> bool {
+    hello.address != NOBODY
+}
+
+fn patience(request: &ControlRequest) -> Duration {
+    match request {
+        ControlRequest::Backup { .. } => BACKUP_MAX,
+        _short => ANSWER_MAX,
+    }
+}
+
 /// How a cluster stands, from whichever of these managers answers first.
 pub async fn stat(managers: &[SocketAddr]) -> Result<Stat, ToolError> {
     let mut last = ToolError::Unreachable("no manager is known".to_owned());
@@ -75,7 +93,7 @@ pub async fn stat(managers: &[SocketAddr]) -> Result<Stat, ToolError> {
 
 /// How a server does.
 pub async fn inspect(server: SocketAddr) -> Result<ServerReport, ToolError> {
-    match ask(server, &ToolRequest::Inspect, INSPECT_MAX).await {
+    match ask(server, NOBODY, &ToolRequest::Inspect, INSPECT_MAX).await {
         Ok(ToolAnswer::Report(report)) => Ok(report),
         Ok(ToolAnswer::Refused { reason }) => Err(ToolError::Refused(format!("{server}: {reason}"))),
         Ok(ToolAnswer::Control(_)) => {
@@ -121,23 +139,32 @@ impl Silence {
 }
 
 /// One question to one process.
-async fn ask(address: SocketAddr, request: &ToolRequest, patience: Duration) -> Result<ToolAnswer, Silence> {
+async fn ask(
+    address: SocketAddr,
+    from: SocketAddr,
+    request: &ToolRequest,
+    patience: Duration,
+) -> Result<ToolAnswer, Silence> {
     let dialled = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await;
     let stream = match dialled {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(Silence::Dial(error.to_string())),
         Err(_) => return Err(Silence::Dial("no answer to the dial".to_owned())),
     };
-    match tokio::time::timeout(patience, exchange(stream, request)).await {
+    match tokio::time::timeout(patience, exchange(stream, from, request)).await {
         Ok(answer) => answer.map_err(Silence::Asked),
         Err(_) => Err(Silence::Asked("no answer".to_owned())),
     }
 }
 
-async fn exchange(mut stream: TcpStream, request: &ToolRequest) -> Result<ToolAnswer, String> {
+async fn exchange(
+    mut stream: TcpStream,
+    from: SocketAddr,
+    request: &ToolRequest,
+) -> Result<ToolAnswer, String> {
     let said = |error: std::io::Error| error.to_string();
     let mut out = BytesMut::new();
-    frame::append(&Greeting::Hello(hello()), &mut out);
+    frame::append(&Greeting::Hello(hello(from)), &mut out);
     frame::append(request, &mut out);
     stream.write_all(&out).await.map_err(said)?;
     let mut inbox = BytesMut::new();
@@ -158,17 +185,20 @@ async fn receive<T: Wire>(stream: &mut TcpStream, inbox: &mut BytesMut) -> Resul
     }
 }
 
-fn hello() -> Hello {
+fn hello(address: SocketAddr) -> Hello {
     Hello {
         magic: MAGIC,
         version: VERSION,
         cell: CellId(0),
         generation: 0,
         side: Side::Tool,
-        address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        address,
         incarnation: Incarnation(0),
     }
 }
+
+/// The address of a tool: nobody dials it.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A new master may be a moment in coming.
 const MASTER_MAX: Duration = Duration::from_secs(10);

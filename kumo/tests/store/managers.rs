@@ -3,7 +3,15 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, until};
 use crate::load::Load;
+use bytes::BytesMut;
+use kumo_cluster::control::{ControlAnswer, ControlRequest, ToolAnswer, ToolRequest};
+use kumo_paxos::{CellId, Hello, Incarnation, MAGIC, Side, VERSION};
+use kumo_session::Greeting;
+use kumo_wire::{Wire, frame};
 use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 #[test]
 fn the_master_is_killed_during_a_replace() {
@@ -41,6 +49,56 @@ fn the_master_is_killed_during_a_replace() {
     let tally = load.finish();
     println!("kill -9 of the master manager in a replace: 1 of 1 took effect; {tally}");
     assert!(tally.operations() >= 4 * OPERATIONS_BETWEEN);
+}
+
+/// What a manager answers to a tool that reaches no other one, and so cannot follow to who leads.
+fn asked_alone(manager: SocketAddr) -> Option<ControlAnswer> {
+    let mut stream = TcpStream::connect(manager).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        cell: CellId(0),
+        generation: 0,
+        side: Side::Tool,
+        address: SocketAddr::from(([0, 0, 0, 0], 0)),
+        incarnation: Incarnation(0),
+    };
+    let mut out = BytesMut::new();
+    frame::append(&Greeting::Hello(hello), &mut out);
+    frame::append(&ToolRequest::Control(ControlRequest::Stat), &mut out);
+    stream.write_all(&out).ok()?;
+    let mut inbox = BytesMut::new();
+    let mut greeted = false;
+    loop {
+        if let Some(body) = frame::take(&mut inbox, 1 << 20).ok()? {
+            match (std::mem::replace(&mut greeted, true), ToolAnswer::from_bytes(body)) {
+                (false, _) => continue,
+                (true, Ok(ToolAnswer::Control(answer))) => return Some(answer),
+                (true, _) => return None,
+            }
+        }
+        let mut some = [0; 4096];
+        match stream.read(&mut some).ok()? {
+            0 => return None,
+            read => inbox.extend_from_slice(&some[..read]),
+        }
+    }
+}
+
+#[test]
+fn any_manager_answers_a_tool_that_reaches_no_other() {
+    let cluster = Cluster::start(3, 1, &[]);
+    for manager in 0..3 {
+        let address = cluster.managers[manager].address;
+        let stat = until("it answers itself, or asks who leads", || match asked_alone(address)? {
+            ControlAnswer::Stat(stat) => Some(stat),
+            // Before it knows who leads.
+            ControlAnswer::Master(None) => None,
+            other => panic!("manager {manager} leaves the tool to itself: {other:?}"),
+        });
+        assert_eq!(stat.managers.len(), 3);
+    }
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl Decoder {
 fn line_bytes_max(line: &[u8]) -> usize {
     let verb = Words::of(&line[..LINE_BYTES_MAX]).next().map_or(&[][..], |word| &line[word]);
     match verb {
-        b"get" | b"gets" | b"gat" | b"gats" => KEYS_LINE_BYTES_MAX,
+        b"get" | b"mget" | b"gets" | b"gat" | b"gats" => KEYS_LINE_BYTES_MAX,
         _ => LINE_BYTES_MAX,
     }
 }

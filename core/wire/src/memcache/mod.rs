@@ -32,6 +32,7 @@
 //! | guarded text: requests sent before the answer to a login | their replies are dropped | every request is answered |
 //! | guarded text: line above 2048 bytes | closes without a word, if it was cut | closes without a word |
 //! | `slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `refresh_certs` | memory and watchers of one process | `ERROR` |
+//! | `mget` | `ERROR` | as `get` |
 //! | `me` | also last access, fetched, slab class | `exp`, `cas`, `size`: what a replica knows |
 //! | `k` of an item that was stored with `b` | answers in base64 | answers as the request spelled it |
 //!

@@ -16,7 +16,7 @@ pub(super) fn command(frame: Bytes, length: usize) -> Result<Request, Refused> {
     let mut words = Words::of(line);
     let verb = words.next().map_or(&[][..], |word| &line[word]);
     match verb {
-        b"get" => get(words.rest().start, length, frame, false),
+        b"get" | b"mget" => get(words.rest().start, length, frame, false),
         b"gets" => get(words.rest().start, length, frame, true),
         b"mg" => meta::get(&frame, words, length),
         b"gat" => get_and_touch(words.next(), words.rest().start, length, frame, false),

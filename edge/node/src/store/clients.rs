@@ -16,6 +16,7 @@ use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use tracing::warn;
 
 /// All memcached clients of a worker.
 pub struct Clients {
@@ -24,7 +25,7 @@ pub struct Clients {
     /// Of calls under way, by ticket.
     tickets: Vec<Ticket>,
     free: Vec<u32>,
-    /// When the earliest flush that was put off is due. One is as good as many: it deletes everything.
+    /// When the flush that was put off is due. Of several the last counts, as with memcached.
     delayed: Option<Time>,
     told_early: Vec<u64>,
     /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
@@ -376,11 +377,11 @@ impl Clients {
     /// At once, or when its delay has passed; then the client was answered long ago, as memcached does.
     fn flush_after(&mut self, now: Time, ticket: u64, seconds: u64, inputs: &mut Vec<GatewayInput>) {
         if seconds == 0 {
+            self.delayed = None;
             return inputs.push(self.flush(ticket));
         }
         self.told_early.push(ticket);
-        let at = now.plus_micros(seconds.saturating_mul(1_000_000));
-        self.delayed = Some(self.delayed.map_or(at, |delayed| delayed.min(at)));
+        self.delayed = Some(now.plus_micros(seconds.saturating_mul(1_000_000)));
     }
 
     /// Of this gateway's keys: what others keep under other prefixes is not its clients' to delete.
@@ -417,6 +418,9 @@ impl Clients {
         let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, grant, .. } =
             taken
         else {
+            if taken.operation.is_none() && !matches!(result, Ok(Answer::Reply(_))) {
+                warn!(?result, "a flush that nobody waits for was not done everywhere");
+            }
             return;
         };
         self.metrics.answered(operation, &result);

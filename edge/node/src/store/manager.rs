@@ -5,19 +5,22 @@ use crate::house::{House, HouseEffect, HouseInput};
 use crate::metrics::{NodeMetrics, PUBLISH_MICROS};
 use crate::pair::Pair;
 use crate::store::notes;
+use crate::store::relay::Relay;
 use kumo_cluster::control::{ToolAnswer, ToolRequest};
 use kumo_cluster::{CellView, Cluster, Manager, ManagerEffect, ManagerInput, Message, ReplicaView};
-use kumo_paxos::{Instance, Side, Time};
+use kumo_paxos::{Hello, Instance, Side, Time};
 use kumo_session::{Cell, ConnectionId};
 use kumo_wire::Wire;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tracing::warn;
 
 /// A manager and the connections of servers, gateways and tools at its port.
 pub struct ManagerHouse {
     manager: Manager,
-    sides: BTreeMap<ConnectionId, Side>,
+    hellos: BTreeMap<ConnectionId, Hello>,
+    relay: Relay,
     effects: Vec<ManagerEffect>,
     /// How the cell stood when the manager was last told.
     view: CellView,
@@ -29,10 +32,12 @@ pub struct ManagerHouse {
 }
 
 impl ManagerHouse {
-    pub fn new(manager: Manager, metrics: Arc<NodeMetrics>) -> ManagerHouse {
+    /// `address`: where others reach it.
+    pub fn new(manager: Manager, address: SocketAddr, metrics: Arc<NodeMetrics>) -> ManagerHouse {
         ManagerHouse {
             manager,
-            sides: BTreeMap::new(),
+            hellos: BTreeMap::new(),
+            relay: Relay::new(address),
             effects: Vec::new(),
             view: CellView::default(),
             looked: Time(0),
@@ -52,19 +57,23 @@ impl ManagerHouse {
     fn arrived(&mut self, now: Time, input: HouseInput, cell: &Cell<Pair>, wanted: &mut Vec<HouseEffect>) {
         let input = match input {
             HouseInput::Up(id, hello) => {
-                self.sides.insert(id, hello.side);
+                self.hellos.insert(id, hello);
                 ManagerInput::Up(id)
             }
             HouseInput::Down(id) => {
-                self.sides.remove(&id);
+                self.hellos.remove(&id);
+                self.relay.left(id);
                 ManagerInput::Down(id)
             }
             HouseInput::Frame(id, body) => {
-                let tool = self.sides.get(&id) == Some(&Side::Tool);
-                let read = if tool {
+                let tool = self.hellos.get(&id).filter(|hello| hello.side == Side::Tool);
+                let read = if let Some(hello) = tool {
                     ToolRequest::from_bytes(body).map_err(|error| error.to_string()).and_then(|request| {
                         match request {
-                            ToolRequest::Control(request) => Ok(ManagerInput::Control(id, request)),
+                            ToolRequest::Control(request) => {
+                                self.relay.asks(id, hello, &request);
+                                Ok(ManagerInput::Control(id, request))
+                            }
                             ToolRequest::Inspect => Err("this is a manager, not a server".to_owned()),
                         }
                     })
@@ -76,7 +85,7 @@ impl ManagerHouse {
                     Ok(input) => input,
                     Err(reason) => {
                         warn!(connection = id.0, reason, "bad message");
-                        let answer = if tool {
+                        let answer = if tool.is_some() {
                             ToolAnswer::Refused { reason }.to_bytes()
                         } else {
                             Message::Unwelcome { reason }.to_bytes()
@@ -120,12 +129,19 @@ impl ManagerHouse {
         self.manager.step(now, input, &cell.application().cluster, &mut self.effects);
     }
 
-    fn perform(&mut self, wanted: &mut Vec<HouseEffect>) {
+    fn perform(&mut self, now: Time, wanted: &mut Vec<HouseEffect>) {
+        for (id, relayed) in self.relay.take(now) {
+            wanted.push(match relayed {
+                Some(answer) => HouseEffect::Send(id, answer.to_bytes()),
+                None => HouseEffect::Hangup(id),
+            });
+        }
         for effect in self.effects.drain(..) {
             match effect {
                 ManagerEffect::Send(id, message) => wanted.push(HouseEffect::Send(id, message.to_bytes())),
                 ManagerEffect::Answer(id, answer) => {
-                    wanted.push(HouseEffect::Send(id, ToolAnswer::Control(answer).to_bytes()));
+                    let answer = self.relay.answered(id, answer).map(ToolAnswer::Control);
+                    wanted.extend(answer.map(|answer| HouseEffect::Send(id, answer.to_bytes())));
                 }
                 ManagerEffect::Hangup(id) => wanted.push(HouseEffect::Hangup(id)),
                 ManagerEffect::Propose(command) => wanted.push(HouseEffect::Propose(command)),
@@ -157,7 +173,8 @@ impl House<Pair> for ManagerHouse {
         wanted: &mut Vec<HouseEffect>,
     ) {
         let due = self.manager.deadline().is_some_and(|deadline| deadline <= now);
-        let quiet = arrived.is_empty() && !due && self.executed == cell.executed_upto();
+        let quiet =
+            arrived.is_empty() && !due && self.relay.is_idle() && self.executed == cell.executed_upto();
         if quiet && self.view.leads == cell.is_master() && self.view.master == cell.replica().master() {
             return;
         }
@@ -171,12 +188,12 @@ impl House<Pair> for ManagerHouse {
         if self.manager.deadline().is_some_and(|deadline| deadline <= now) {
             self.manager.step(now, ManagerInput::Timeout, cluster, &mut self.effects);
         }
-        self.perform(wanted);
+        self.perform(now, wanted);
         self.publish(now, cluster);
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.manager.deadline()
+        [self.manager.deadline(), self.relay.deadline()].into_iter().flatten().min()
     }
 }
 
@@ -191,7 +208,6 @@ mod tests {
     use kumo_paxos::{Incarnation, ReplicaState, Settings};
     use kumo_session::{CellSettings, Effect, Input};
     use std::collections::VecDeque;
-    use std::net::SocketAddr;
 
     /// Three managers on a perfect network. The first of them leads, and somebody asks it how things stand at every step.
     struct Bench {
@@ -219,10 +235,12 @@ mod tests {
                 voter_patience_micros: 60_000_000,
                 broken: kumo_cluster::Broken::default(),
             };
-            let house = ManagerHouse::new(Manager::new(settings, Time(0)), Arc::new(NodeMetrics::new(true)));
+            let manager = Manager::new(settings, Time(0));
+            let address = SocketAddr::from(([10, 0, 0, 1], 1));
+            let house = ManagerHouse::new(manager, address, Arc::new(NodeMetrics::new(true)));
             let mut bench = Bench { now: Time(0), cells, house, answer: None };
             let hello = cell(0).hello();
-            let mut tool = vec![HouseInput::Up(TOOL, kumo_paxos::Hello { side: Side::Tool, ..hello })];
+            let mut tool = vec![HouseInput::Up(TOOL, Hello { side: Side::Tool, ..hello })];
             bench.house.turn(bench.now, &mut tool, &bench.cells[0], &mut Vec::new());
             let pairs = (0..3).flat_map(|from| (0..3).map(move |to| (from, to)));
             for (from, to) in pairs.filter(|(from, to)| from != to) {

@@ -11,6 +11,7 @@ mod gateway;
 mod kept;
 mod manager;
 mod notes;
+mod relay;
 mod report;
 mod request;
 mod server;

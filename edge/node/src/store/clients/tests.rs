@@ -197,6 +197,32 @@ fn what_was_read_and_not_called_is_bounded() {
     });
 }
 
+/// Flushes that are under way by now.
+fn flushes(desk: &Desk) -> usize {
+    desk.inputs.iter().filter(|input| matches!(input, GatewayInput::Flush { .. })).count()
+}
+
+#[test]
+fn of_flushes_that_are_put_off_the_last_counts() {
+    run(async {
+        let mut desk = Desk::new();
+        let second = |seconds: u64| Time(seconds * 1_000_000);
+        let (_, mut stream) = desk.client(b"flush_all 10\r\nflush_all 20\r\n");
+        expect(&mut desk, &stream, "OK\r\nOK\r\n").await;
+        assert_eq!(desk.clients.deadline(), Some(second(20)));
+        desk.now = second(19);
+        desk.until(|_| true).await;
+        assert_eq!(flushes(&desk), 0);
+        desk.now = second(20);
+        desk.until(|desk| flushes(desk) == 1).await;
+        assert_eq!(desk.clients.deadline(), None);
+        // One at once takes the place of what was put off, too.
+        stream.write_all(b"flush_all 5\r\nflush_all\r\n").unwrap();
+        desk.until(|desk| flushes(desk) == 2).await;
+        assert_eq!(desk.clients.deadline(), None);
+    });
+}
+
 #[test]
 fn a_line_of_too_many_keys_is_refused_and_the_next_is_served() {
     run(async {
@@ -326,7 +352,7 @@ fn config() -> GatewayConfig {
         key_prefix: Vec::new(),
         value_bytes_max: 1 << 20,
         connections_max: 1000,
-        allow_flush: false,
+        allow_flush: true,
         credentials: None,
         workers: 1,
         http: None,
