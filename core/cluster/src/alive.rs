@@ -57,6 +57,8 @@ pub struct Alive {
     pub cluster: Option<CellId>,
     /// A store that belongs to no cluster may hold what another one stamped: the greatest space in those stamps.
     pub stamped: SpaceNumber,
+    /// Over all that such a store holds: without a copy, only those with the same digest may be a ring.
+    pub digest: u64,
     /// The space it has adopted: for the switch, this is its confirmation.
     pub space: SpaceNumber,
     /// Its own clock at sending: comes back with the lease.
@@ -94,6 +96,7 @@ wire_struct!(Alive {
     progress,
     gets,
     sets,
+    digest,
     deletes,
     seat,
     leased,

@@ -323,6 +323,9 @@ pub enum ManagerNote {
     },
     Refused {
         address: SocketAddr,
+    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
+    /// say which counts. Once a term.
+    StoresDiffer,
         reason: String,
     },
     /// A server is to run a replica of the cell there.

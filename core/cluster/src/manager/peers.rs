@@ -116,12 +116,14 @@ impl Peers {
         heard.map(|heard| heard.alive.stamped).max().unwrap_or_default()
     }
 
-    /// What these lives hold, if it is not the same; told by its size.
+    /// Whether these lives do not hold the same.
     pub fn differ(&self, lives: &[ServerId]) -> bool {
         let heard = lives.iter().filter_map(|life| self.servers.get(life));
-        let size = |usage: Usage| (usage.items, usage.tombstones, usage.live_bytes);
-        let mut sizes = heard.map(|heard| size(heard.alive.usage));
-        sizes.next().is_some_and(|first| sizes.any(|other| other != first))
+        let mut held = heard.map(|Heard { alive, .. }| {
+            let Usage { items, tombstones, live_bytes, .. } = alive.usage;
+            (items, tombstones, live_bytes, alive.stamped, alive.digest)
+        });
+        held.next().is_some_and(|first| held.any(|other| other != first))
     }
 
     pub fn has_newcomers(&self) -> bool {

@@ -6,6 +6,7 @@ mod early;
 mod expiry;
 mod flush;
 mod garbage;
+mod holdings;
 mod house;
 mod late;
 mod pace;

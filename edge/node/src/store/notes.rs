@@ -104,6 +104,10 @@ pub fn manager(note: &ManagerNote) {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);
         }
+        ManagerNote::StoresDiffer => {
+            warn!("{}", DIFFERENT);
+            record("stores differ", Vec::new);
+        }
         ManagerNote::Refused { address, reason } => {
             warn!(%address, reason, "refused");
             record("refused", || vec![("address", Value::text(address)), ("reason", Value::text(reason))]);
@@ -241,3 +245,7 @@ fn with(
 /// What an operator has to decide when managers know nothing and servers do.
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
                        `kumoctl rebuild` takes over the hash space that the servers hold";
+
+/// Why auto-replace does nothing with the servers of a new cluster.
+const DIFFERENT: &str = "the servers' stores differ, and nothing is attached yet: auto-replace waits until an operator \
+                         attaches the one whose store counts, by its address";
