@@ -128,7 +128,7 @@ pub struct ServerSettings {
     pub value_bytes_max: usize,
     /// A collected tombstone is at least this old.
     pub tombstone_micros_min: u64,
-    /// Half a keepalive interval passes at most between signs of life; leases want them oftener.
+    /// Five signs of life in it; more where leases or managers want them oftener.
     pub keepalive_micros: u64,
     /// A replace gives way to clients. Not in a model whose time stands still.
     pub courteous: bool,
@@ -251,6 +251,7 @@ pub struct GatewaySettings {
     /// Gateways in this process, itself included: what one process may hold is shared evenly among them.
     pub workers: usize,
 }
+    /// Between signs of life, at most: managers may want them oftener.
 
 /// What happens to a manager, which stands beside the replica of the cell in its process.
 #[allow(clippy::large_enum_variant)]
@@ -322,10 +323,10 @@ pub enum ManagerNote {
         space: Space,
     },
     Refused {
-        address: SocketAddr,
     /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
     /// say which counts. Once a term.
     StoresDiffer,
+        address: SocketAddr,
         reason: String,
     },
     /// A server is to run a replica of the cell there.
@@ -350,9 +351,10 @@ pub struct ManagerSettings {
     /// How long a server may read on its own after a sign of life.
     pub lease_micros: u64,
     pub keepalive_micros: u64,
-    /// A server that says nothing for so many tries of so many steps is lost.
+    /// ... or for so many tries of so many steps, whichever is sooner.
     pub connect_retry_limit: u32,
     pub connect_timeout_steps: u32,
+    /// A server that says nothing for three of these, but not less than 1.5 s, is lost...
     pub clock_interval_micros: u64,
     /// Quiet time before auto-replace acts.
     pub replace_delay_micros: u64,

@@ -58,6 +58,8 @@ pub struct Server<S: Store> {
     wall: UnixMillis,
     /// Reads need no confirmation before this time.
     lease_end: Time,
+    /// How long the leases are that it is granted.
+    lease_micros: u64,
     /// The cell's time, and when it was heard.
     cell_time: Option<(Time, UnixMillis)>,
     /// It was this late before, in milliseconds.
@@ -122,6 +124,7 @@ impl<S: Store> Server<S> {
             clock: Clock(0),
             wall: UnixMillis(0),
             lease_end: Time(0),
+            lease_micros: u64::MAX,
             cell_time: None,
             cell_floor: 0,
             links: Vec::new(),
@@ -344,6 +347,7 @@ impl<S: Store> Server<S> {
 
     fn leased(&mut self, now: Time, sent: Time, micros: u64, unix_millis: u64) {
         self.lease_end = self.lease_end.max(sent.plus_micros(micros));
+        self.lease_micros = micros;
         // Never back: a new master's clock may be behind the one before it. It stands still meanwhile.
         if self.cell_time.is_some() {
             self.cell_floor = self.cell_millis(now);

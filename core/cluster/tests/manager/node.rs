@@ -33,6 +33,39 @@ fn a_silent_server_is_fault_after_six_seconds() {
     assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
 }
 
+/// Microseconds of silence after which a server is fault.
+fn silence_with(keepalive_micros: u64) -> u64 {
+    let mut bench = Bench::with(|settings| settings.keepalive_micros = keepalive_micros).attached(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[(1, server(1, 1)), others[0], others[1]]);
+    let since = bench.now;
+    while bench.state(server(1, 1)) == Some(MemberState::Active) && bench.now < since + 60_000_000 {
+        bench.pass(100_000, &others);
+    }
+    bench.now - since
+}
+
+#[test]
+fn a_shorter_keepalive_interval_makes_silence_shorter() {
+    assert!((6_000_000..6_300_000).contains(&silence_with(2_000_000)));
+    assert!((3_000_000..3_300_000).contains(&silence_with(1_000_000)));
+    assert!((1_500_000..1_900_000).contains(&silence_with(10_000)), "a lease is waited for");
+    assert!((6_000_000..6_300_000).contains(&silence_with(60_000_000)), "as many tries as before");
+}
+
+#[test]
+fn however_short_it_is_who_speaks_as_often_as_servers_do_is_not_lost() {
+    let mut bench = Bench::with(|settings| {
+        (settings.keepalive_micros, settings.lease_micros) = (10_000, 200_000);
+    });
+    bench = bench.attached(1..=1);
+    for _ in 0..50 {
+        bench.pass(400_000, &[]);
+        bench.alive(1, bench.sign(server(1, 1)));
+    }
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
+}
+
 #[test]
 fn a_master_that_did_not_run_blames_nobody_for_it() {
     let mut bench = Bench::with_servers(1..=3);

@@ -15,4 +15,5 @@ mod portrait;
 mod report;
 mod room;
 mod settlement;
+mod signs;
 mod strangers;
