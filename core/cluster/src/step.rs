@@ -104,6 +104,10 @@ pub enum ServerNote {
         key: Bytes,
         record: crate::Record,
     },
+    /// So many more such writes than those that were noted by this change of the space.
+    UnreplicatedMore {
+        writes: u64,
+    },
     /// Managers of another cell handed in a space, and it was ignored.
     Stranger {
         cluster: CellId,
@@ -247,11 +251,11 @@ pub struct GatewaySettings {
     pub early: Early,
     /// Read at any owner in turn.
     pub spread_reads: bool,
+    /// Between signs of life, at most: managers may want them oftener.
     pub keepalive_micros: u64,
     /// Gateways in this process, itself included: what one process may hold is shared evenly among them.
     pub workers: usize,
 }
-    /// Between signs of life, at most: managers may want them oftener.
 
 /// What happens to a manager, which stands beside the replica of the cell in its process.
 #[allow(clippy::large_enum_variant)]
@@ -319,13 +323,13 @@ pub enum ManagerNote {
     FaultProposed {
         server: ServerId,
     },
+    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
+    /// say which counts. Once a term.
+    StoresDiffer,
     Space {
         space: Space,
     },
     Refused {
-    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
-    /// say which counts. Once a term.
-    StoresDiffer,
         address: SocketAddr,
         reason: String,
     },
@@ -350,11 +354,11 @@ pub struct ManagerSettings {
     pub life: u128,
     /// How long a server may read on its own after a sign of life.
     pub lease_micros: u64,
+    /// A server that says nothing for three of these, but not less than 1.5 s, is lost...
     pub keepalive_micros: u64,
     /// ... or for so many tries of so many steps, whichever is sooner.
     pub connect_retry_limit: u32,
     pub connect_timeout_steps: u32,
-    /// A server that says nothing for three of these, but not less than 1.5 s, is lost...
     pub clock_interval_micros: u64,
     /// Quiet time before auto-replace acts.
     pub replace_delay_micros: u64,

@@ -53,6 +53,10 @@ pub fn server(note: &ServerNote) {
                 ]
             });
         }
+        ServerNote::UnreplicatedMore { writes } => {
+            warn!(writes, "replication failed of more writes than are named");
+            record("replication failed of more", || vec![("writes", (*writes).into())]);
+        }
         ServerNote::StoreFault { what } => {
             warn!(what, "the store refused");
             record("store refused", || vec![("what", Value::text(what))]);
