@@ -104,13 +104,13 @@ pub fn manager(note: &ManagerNote) {
             warn!(server = %server.address, "server is lost");
             record("lost", || vec![("server", Value::text(server.address))]);
         }
-        ManagerNote::Space { space } => {
-            info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
-            record_space(space);
-        }
         ManagerNote::StoresDiffer => {
             warn!("{}", DIFFERENT);
             record("stores differ", Vec::new);
+        }
+        ManagerNote::Space { space } => {
+            info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
+            record_space(space);
         }
         ManagerNote::Refused { address, reason } => {
             warn!(%address, reason, "refused");
@@ -147,19 +147,26 @@ pub fn gateway(note: &GatewayNote) {
             warn!(%gateway, "given up by the managers, registering anew");
             record("expired", || vec![("gateway", Value::text(gateway))]);
         }
-        GatewayNote::Failed { error: GatewayError::Busy, .. } => {
-            // A client that asks for too much at once, not a fault of the store; nothing was begun.
+        // Nothing is lost with a read that was not begun, and its client was told.
+        GatewayNote::Failed { operation: Operation::Get, error: GatewayError::Busy, .. } => {}
+        // Very many at once, of a client that asks for too much: the text log has their number.
+        GatewayNote::Failed { key, operation, error: error @ GatewayError::Busy } => {
+            record_failed(key, operation, error);
         }
         GatewayNote::Failed { key, operation, error } => {
             let text = String::from_utf8_lossy(key);
             warn!(key = %text, %error, "request failed");
-            record("request failed", || {
-                let mut fields = vec![("error", Value::text(error)), ("key", Value::from(&key[..]))];
-                fields.extend(wanted(operation));
-                fields
-            });
+            record_failed(key, operation, error);
         }
     }
+}
+
+fn record_failed(key: &[u8], operation: &Operation, error: &GatewayError) {
+    record("request failed", || {
+        let mut fields = vec![("error", Value::text(error)), ("key", Value::from(key))];
+        fields.extend(wanted(operation));
+        fields
+    });
 }
 
 /// A hash space with who is attached, who of them is lost, and what a replace is doing: its phases are spaces.
