@@ -57,6 +57,8 @@ pub struct Alive {
     pub cluster: Option<CellId>,
     /// A store that belongs to no cluster may hold what another one stamped: the greatest space in those stamps.
     pub stamped: SpaceNumber,
+    /// Over all that such a store holds: without a copy, only those with the same digest may be a ring.
+    pub digest: u64,
     /// The space it has adopted: for the switch, this is its confirmation.
     pub space: SpaceNumber,
     /// Its own clock at sending: comes back with the lease.
@@ -74,6 +76,12 @@ pub struct Alive {
     pub full: bool,
 }
 
+/// A server says that it is alive at least this often: a manager may count on it, whatever the server is told.
+pub(crate) const ALIVE_MICROS_MAX: u64 = 400_000;
+
+/// A gateway that is silent for so long is given up.
+pub(crate) const GATEWAY_MICROS: u64 = 60_000_000;
+
 /// A place for a replica of the cell in a server's process. (CELL.md, 3.8)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -88,6 +96,7 @@ wire_struct!(Alive {
     previous,
     cluster,
     stamped,
+    digest,
     space,
     sent,
     usage,

@@ -104,6 +104,10 @@ pub enum ServerNote {
         key: Bytes,
         record: crate::Record,
     },
+    /// So many more such writes than those that were noted by this change of the space.
+    UnreplicatedMore {
+        writes: u64,
+    },
     /// Managers of another cell handed in a space, and it was ignored.
     Stranger {
         cluster: CellId,
@@ -128,7 +132,7 @@ pub struct ServerSettings {
     pub value_bytes_max: usize,
     /// A collected tombstone is at least this old.
     pub tombstone_micros_min: u64,
-    /// Half a keepalive interval passes at most between signs of life; leases want them oftener.
+    /// Five signs of life in it; more where leases or managers want them oftener.
     pub keepalive_micros: u64,
     /// A replace gives way to clients. Not in a model whose time stands still.
     pub courteous: bool,
@@ -247,6 +251,7 @@ pub struct GatewaySettings {
     pub early: Early,
     /// Read at any owner in turn.
     pub spread_reads: bool,
+    /// Between signs of life, at most: managers may want them oftener.
     pub keepalive_micros: u64,
     /// Gateways in this process, itself included: what one process may hold is shared evenly among them.
     pub workers: usize,
@@ -318,6 +323,9 @@ pub enum ManagerNote {
     FaultProposed {
         server: ServerId,
     },
+    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
+    /// say which counts. Once a term.
+    StoresDiffer,
     Space {
         space: Space,
     },
@@ -346,8 +354,9 @@ pub struct ManagerSettings {
     pub life: u128,
     /// How long a server may read on its own after a sign of life.
     pub lease_micros: u64,
+    /// A server that says nothing for three of these, but not less than 1.5 s, is lost...
     pub keepalive_micros: u64,
-    /// A server that says nothing for so many tries of so many steps is lost.
+    /// ... or for so many tries of so many steps, whichever is sooner.
     pub connect_retry_limit: u32,
     pub connect_timeout_steps: u32,
     pub clock_interval_micros: u64,

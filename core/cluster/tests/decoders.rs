@@ -152,6 +152,7 @@ fn alive() -> Alive {
         previous: vec![Incarnation(1), Incarnation(2)],
         cluster: Some(CellId(9)),
         stamped: SpaceNumber(2),
+        digest: 7,
         space: SpaceNumber(4),
         sent: Time(5),
         usage: usage(),

@@ -36,8 +36,9 @@ pub struct Common {
     /// Steps that one try to connect may take
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub connect_timeout_steps: u32,
-    /// How often nodes tell each other that they live
-    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
+    /// How often nodes tell each other that they live; oftener where leases need it, and at most 60. A manager gives up
+    /// a server that is silent for three of these (1.5 s at least), or for -Yn tries if that is less
+    #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = keep_alive_interval)]
     pub keep_alive_interval: Duration,
     /// Workers of a gateway (-TR): threads with connections of their own, over which clients are spread; every worker
     /// reads and writes, and the larger of -TR and -TW counts. A manager and a server have one, whatever is said
@@ -94,6 +95,15 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// As [`interval`], within what can be meant.
+fn keep_alive_interval(text: &str) -> Result<Duration, String> {
+    let time = interval(text)?;
+    match time <= KEEP_ALIVE_MAX {
+        true => Ok(time),
+        false => Err(format!("{text} is above {}", KEEP_ALIVE_MAX.as_secs())),
+    }
+}
+
 /// An address that is also a name: the others dial it.
 pub fn named(text: &str, port: u16) -> Result<SocketAddr, Failure> {
     let address = address::one(text, port)?;
@@ -141,9 +151,25 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 /// Below, a process would do nothing else.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
+/// A minute of silence is as good as an end, whatever is set.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(60);
+
 /// Each is a gateway of its own to managers and servers: more would cost connections, not bring speed.
 const WORKERS_MAX: i64 = 256;
 
 pub const MANAGER_PORT: u16 = 19700;
 pub const CONTROL_PORT: u16 = 19799;
 pub const SERVER_PORT: u16 = 19800;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keep_alive_interval_is_one_that_can_be_meant() {
+        assert_eq!(keep_alive_interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(keep_alive_interval("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(keep_alive_interval("60.5"), Err("60.5 is above 60".to_owned()));
+        assert_eq!(keep_alive_interval("0"), Err("0 is below 0.01".to_owned()));
+    }
+}

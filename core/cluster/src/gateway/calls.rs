@@ -4,7 +4,9 @@ use super::Gateway;
 use super::call::{Call, Stands};
 use super::route::Choice;
 use super::slots::{PAUSES_MICROS, Wait};
-use crate::{Answer, COPIES, GatewayEffect, GatewayError, Message, Refusal, Request, RequestId, ServerId};
+use crate::{
+    Answer, COPIES, GatewayEffect, GatewayError, GatewayNote, Message, Refusal, Request, RequestId, ServerId,
+};
 use crate::{GatewayId, SpaceNumber};
 use kumo_paxos::Time;
 
@@ -12,7 +14,11 @@ impl Gateway {
     pub(super) fn call(&mut self, now: Time, mut call: Call, effects: &mut Vec<GatewayEffect>) {
         let bytes = call.bytes();
         if self.is_busy(bytes) {
-            effects.push(GatewayEffect::Done { ticket: call.ticket, result: Err(GatewayError::Busy) });
+            let error = GatewayError::Busy;
+            effects.push(GatewayEffect::Done { ticket: call.ticket, result: Err(error) });
+            // Who wants no reply hears of it nowhere else.
+            let Call { key, operation, .. } = call;
+            effects.push(GatewayEffect::Note(GatewayNote::Failed { key, operation, error }));
             return;
         }
         if self.settings.spread_reads && call.is_get() {

@@ -1,5 +1,6 @@
 //! [`Managers`]: the connections with the managers, this gateway's id, and its signs of life.
 
+use crate::alive::GATEWAY_MICROS;
 use crate::{GatewayEffect, GatewayId, Message, SpaceNumber};
 use kumo_paxos::Time;
 use std::collections::BTreeSet;
@@ -31,7 +32,7 @@ impl Managers {
             nonce,
             id: None,
             again_at: now,
-            keepalive_micros: keepalive_micros.max(KEEPALIVE_MICROS_MIN),
+            keepalive_micros: keepalive_micros.clamp(KEEPALIVE_MICROS_MIN, KEEPALIVE_MICROS_MAX),
             errors: 0,
             errors_max: renew_threshold.max(1),
             renewed: None,
@@ -137,6 +138,9 @@ const REGISTER_MICROS: u64 = 500_000;
 
 /// Signs of life come no oftener, whatever is set: each is a message to every manager.
 const KEEPALIVE_MICROS_MIN: u64 = 10_000;
+
+/// Nor rarer: managers give up a gateway that is silent for a minute.
+const KEEPALIVE_MICROS_MAX: u64 = GATEWAY_MICROS / 6;
 
 /// Between two questions for the newest space: when a server fails, thousands of tries do at once.
 const RENEW_MICROS_MIN: u64 = 100_000;

@@ -2,6 +2,7 @@
 
 use super::reign::Topic;
 use super::state::Manager;
+use crate::alive::GATEWAY_MICROS;
 use crate::{Cluster, Command, GATEWAYS_MAX, GatewayId, ManagerEffect, Message, SpaceNumber};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -117,9 +118,6 @@ impl Manager {
         term.propose(now, Topic::Expire, &command, effects);
     }
 }
-
-/// A gateway that is silent for so long is given up.
-const GATEWAY_MICROS: u64 = 60_000_000;
 
 const EXPIRE_EVERY_MICROS: u64 = 10_000_000;
 

@@ -4,7 +4,7 @@ use super::peers::Heard;
 use super::reign::{Topic, acts};
 use super::state::Manager;
 use crate::control::ControlRequest;
-use crate::{Cluster, Command, ManagerEffect, MemberState, Order, ServerId, Space, SpaceNumber};
+use crate::{Cluster, Command, ManagerEffect, ManagerNote, MemberState, Order, ServerId, Space, SpaceNumber};
 use kumo_paxos::Time;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -46,22 +46,17 @@ impl Manager {
         Some(match request {
             ControlRequest::Attach { servers, replace, accept_data_loss } => {
                 match self.to_attach(servers, cluster) {
-                    Ok(attach)
-                        if *replace && cluster.space().rhs.is_empty() && self.peers.differ(&attach) =>
-                    {
-                        Err(Hindrance::Refused(DIFFERENT.to_owned()))
-                    }
-                    Ok(attach) if *replace => Ok(self.attach(attach, *accept_data_loss, cluster)),
+                    Ok(attach) if *replace => self.attach(attach, *accept_data_loss, cluster),
                     Ok(attach) => Ok(want(addresses(&attach), Vec::new())),
                     Err(hindrance) => Err(hindrance),
                 }
             }
             ControlRequest::Detach { servers, replace } => match to_detach(servers, cluster.space()) {
-                Ok(detach) if *replace => Ok(self.replace(Vec::new(), detach, cluster)),
+                Ok(detach) if *replace => self.replace(Vec::new(), detach, cluster),
                 Ok(detach) => Ok(want(Vec::new(), detach)),
                 Err(reason) => Err(Hindrance::Refused(reason)),
             },
-            ControlRequest::Replace => Ok(self.replace(Vec::new(), Vec::new(), cluster)),
+            ControlRequest::Replace => self.replace(Vec::new(), Vec::new(), cluster),
             ControlRequest::FullReplace => Ok(Order::FullReplace { number }),
             ControlRequest::AutoReplace { on } => Ok(Order::AutoReplace { on: *on }),
             ControlRequest::Pause => Ok(Order::Pause),
@@ -84,6 +79,7 @@ impl Manager {
         let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
         let wish = wanted.then(|| self.wish(now, cluster)).flatten();
         let delay = self.settings.replace_delay_micros;
+        let differ = wish.as_ref().is_some_and(|wish| self.would_differ(&wish.attach, cluster));
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let Some(wish) = wish else {
             term.quiet = None;
@@ -98,6 +94,12 @@ impl Manager {
         }
         // It counts from here again: what was refused is not asked for at every tick.
         *since = now;
+        if differ {
+            if !std::mem::replace(&mut term.differ_noted, true) {
+                effects.push(ManagerEffect::Note(ManagerNote::StoresDiffer));
+            }
+            return;
+        }
         let Wish { number, attach, detach } = wish;
         let above = self.peers.stamped_upto(&attach);
         let order = Order::Replace { number, above, attach, detach, accept_loss: false };
@@ -174,23 +176,49 @@ impl Manager {
         Ok(lives)
     }
 
-    fn attach(&self, attach: Vec<ServerId>, accept_loss: bool, cluster: &Cluster) -> Order {
+    fn attach(
+        &self,
+        attach: Vec<ServerId>,
+        accept_loss: bool,
+        cluster: &Cluster,
+    ) -> Result<Order, Hindrance> {
         if !accept_loss {
             return self.replace(attach, Vec::new(), cluster);
         }
-        let space = cluster.space();
         let attach = self.with_wanted(attach, cluster);
         let coming = addresses(&attach);
-        let detach = lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
-        let above = self.peers.stamped_upto(&attach);
-        Order::Replace { number: space.number, above, attach, detach, accept_loss }
+        let lost = lost(cluster.space()).into_iter();
+        let detach = lost.filter(|address| !coming.contains(address)).collect();
+        self.rearranged(attach, detach, accept_loss, cluster)
     }
 
-    fn replace(&self, attach: Vec<ServerId>, detach: Vec<SocketAddr>, cluster: &Cluster) -> Order {
-        let number = cluster.space().number;
-        let attach = self.with_wanted(attach, cluster);
+    fn replace(
+        &self,
+        attach: Vec<ServerId>,
+        detach: Vec<SocketAddr>,
+        cluster: &Cluster,
+    ) -> Result<Order, Hindrance> {
+        self.rearranged(self.with_wanted(attach, cluster), detach, false, cluster)
+    }
+
+    /// `attach` are all that come, those that were wanted before too.
+    fn rearranged(
+        &self,
+        attach: Vec<ServerId>,
+        detach: Vec<SocketAddr>,
+        accept_loss: bool,
+        cluster: &Cluster,
+    ) -> Result<Order, Hindrance> {
+        if self.would_differ(&attach, cluster) {
+            return Err(Hindrance::Refused(DIFFERENT.to_owned()));
+        }
         let above = self.peers.stamped_upto(&attach);
-        Order::Replace { number, above, attach, detach, accept_loss: false }
+        Ok(Order::Replace { number: cluster.space().number, above, attach, detach, accept_loss })
+    }
+
+    /// They would be the first ring, which is made without a copy, and do not hold the same.
+    fn would_differ(&self, attach: &[ServerId], cluster: &Cluster) -> bool {
+        cluster.space().rhs.is_empty() && self.peers.differ(attach)
     }
 
     /// Adds those that were to be attached by the next replace, and are there.

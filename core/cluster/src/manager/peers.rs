@@ -1,6 +1,7 @@
 //! [`Peers`]: the connections, who speaks on them, and what each server said last.
 
-use super::state::Manager;
+use super::state::{Manager, STARVED_MICROS};
+use crate::alive::ALIVE_MICROS_MAX;
 use crate::{
     Alive, Cluster, MEMBERS_MAX, ManagerEffect, ManagerNote, ManagerSettings, Message, ServerId, Space,
     SpaceNumber, Usage,
@@ -59,12 +60,14 @@ struct Newcomer {
 impl Peers {
     pub fn new(settings: &ManagerSettings) -> Peers {
         let steps = u64::from(settings.connect_retry_limit) * u64::from(settings.connect_timeout_steps);
+        let tries = steps.max(1).saturating_mul(settings.clock_interval_micros);
+        let keepalives = settings.keepalive_micros.saturating_mul(KEEPALIVES_MISSED);
         Peers {
             connections: BTreeMap::new(),
             servers: BTreeMap::new(),
             addresses: BTreeMap::new(),
             newcomers: BTreeMap::new(),
-            silence_micros: steps.max(1).saturating_mul(settings.clock_interval_micros),
+            silence_micros: tries.min(keepalives.max(SILENCE_MICROS_MIN)),
         }
     }
 
@@ -116,12 +119,14 @@ impl Peers {
         heard.map(|heard| heard.alive.stamped).max().unwrap_or_default()
     }
 
-    /// What these lives hold, if it is not the same; told by its size.
+    /// Whether these lives do not hold the same.
     pub fn differ(&self, lives: &[ServerId]) -> bool {
         let heard = lives.iter().filter_map(|life| self.servers.get(life));
-        let size = |usage: Usage| (usage.items, usage.tombstones, usage.live_bytes);
-        let mut sizes = heard.map(|heard| size(heard.alive.usage));
-        sizes.next().is_some_and(|first| sizes.any(|other| other != first))
+        let mut held = heard.map(|Heard { alive, .. }| {
+            let Usage { items, tombstones, live_bytes, .. } = alive.usage;
+            (items, tombstones, live_bytes, alive.stamped, alive.digest)
+        });
+        held.next().is_some_and(|first| held.any(|other| other != first))
     }
 
     pub fn has_newcomers(&self) -> bool {
@@ -428,6 +433,13 @@ fn objection(alive: &Alive, space: &Space) -> Option<String> {
 
 /// Servers connected at once. More than can be attached, since some wait for it.
 const SERVERS_MAX: usize = 2 * MEMBERS_MAX;
+
+/// A server that is silent for so many keepalive intervals is lost, if that is sooner than all tries to connect.
+const KEEPALIVES_MISSED: u64 = 3;
+
+/// However short the interval: a manager may not run for so long without noticing, and signs of life have their own
+/// interval.
+const SILENCE_MICROS_MIN: u64 = STARVED_MICROS + ALIVE_MICROS_MAX + 100_000;
 
 /// A space that seems not to have arrived is sent again after this.
 const SPACE_AGAIN_MICROS: u64 = 1_000_000;

@@ -55,6 +55,8 @@ pub(super) struct Term {
     tickets: u64,
     /// What auto-replace would do, and since when.
     pub quiet: Option<(super::orders::Wish, Time)>,
+    /// It was said that auto-replace makes no first ring of stores that differ.
+    pub differ_noted: bool,
     pub expired_at: Option<Time>,
     pub gateway_heard: BTreeMap<GatewayId, Time>,
     pub voters: super::recruit::Voters,
@@ -145,6 +147,7 @@ impl Term {
             proposed: BTreeMap::new(),
             tickets: 0,
             quiet: None,
+            differ_noted: false,
             expired_at: None,
             gateway_heard: BTreeMap::new(),
             voters: super::recruit::Voters::default(),

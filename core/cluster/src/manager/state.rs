@@ -243,4 +243,4 @@ impl Manager {
 const TICK_MICROS: u64 = 50_000;
 
 /// A tick this late means that the process did not run, and heard nobody meanwhile.
-const STARVED_MICROS: u64 = 1_000_000;
+pub(super) const STARVED_MICROS: u64 = 1_000_000;

@@ -195,12 +195,16 @@ impl<S: Store> Server<S> {
     ) -> BTreeMap<StoreKey, Pending> {
         let Some(before) = before else { return BTreeMap::new() };
         let mut kept = BTreeMap::new();
-        let mut room = UNREPLICATED_MAX;
+        let (mut room, mut more) = (UNREPLICATED_MAX, 0);
         for (key, mut pending) in self.pending.take() {
             let piece = world.piece(key.hash);
             let arc = world.arc(piece);
             if piece.state == State::Normal && world.is_primary(arc) {
-                for to in given_up(before, world, &pending).take(room) {
+                for to in given_up(before, world, &pending) {
+                    if room == 0 {
+                        more += 1;
+                        continue;
+                    }
                     room -= 1;
                     let (key, record) = (key.key.clone(), pending.record.clone());
                     effects.push(ServerEffect::Note(ServerNote::Unreplicated { to, key, record }));
@@ -217,6 +221,9 @@ impl<S: Store> Server<S> {
             for (connection, seq) in pending.everyone() {
                 self.answer(connection, seq, Answer::WrongSpace { newest }, effects);
             }
+        }
+        if more > 0 {
+            effects.push(ServerEffect::Note(ServerNote::UnreplicatedMore { writes: more }));
         }
         kept
     }
@@ -294,7 +301,8 @@ fn given_up(before: &World, world: &World, pending: &Pending) -> impl Iterator<I
     waiting.filter(is_lost).map(|id| id.address)
 }
 
-/// Writes that are noted by one change of the space. A server that is lost under load may leave very many.
+/// Writes that are noted by one change of the space, the others only counted. A server that is lost under load may
+/// leave very many.
 const UNREPLICATED_MAX: usize = 256;
 
 /// Records dropped in one step.

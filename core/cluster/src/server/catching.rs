@@ -170,9 +170,13 @@ enum Part {
     Owner,
 }
 
-/// How many, and a hash over their keys and stamps. The key's own hash stands for it.
+/// How many, and a hash over their keys and stamps.
 pub(super) fn digest(values: &[(StoreKey, Head)]) -> (u64, u64) {
-    let mut sum = 0u64;
+    (values.len() as u64, digest_on(0, values))
+}
+
+/// A hash goes on over their keys and stamps. The key's own hash stands for it.
+pub(super) fn digest_on(mut sum: u64, values: &[(StoreKey, Head)]) -> u64 {
     for (key, head) in values {
         for word in [key.hash.0, key.key.len() as u64, head.stamp.space.0, head.stamp.clock.0] {
             // A multiplicative step and a rotation: order matters, and every bit of the word counts.
@@ -180,7 +184,7 @@ pub(super) fn digest(values: &[(StoreKey, Head)]) -> (u64, u64) {
             sum ^= sum >> 29;
         }
     }
-    (values.len() as u64, sum)
+    sum
 }
 
 /// Records of one bucket that its receiver looks at in one step, and may have to remove.

@@ -6,6 +6,7 @@ mod copy;
 mod expire;
 mod few;
 mod flush;
+mod holdings;
 mod ids;
 mod judge;
 mod link;
@@ -23,10 +24,11 @@ mod world;
 mod write;
 
 use crate::{
-    Alive, Answer, Clock, Fault, Garbage, GatewayId, KeyHash, Message, Progress, ServerEffect, ServerId,
-    ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+    Alive, Answer, Clock, Fault, Garbage, GatewayId, Message, Progress, ServerEffect, ServerId, ServerInput,
+    ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
 };
 use copy::Copies;
+use holdings::Holdings;
 use ids::Ids;
 use kumo_paxos::Time;
 use kumo_session::{ConnectionId, UnixMillis};
@@ -56,6 +58,8 @@ pub struct Server<S: Store> {
     wall: UnixMillis,
     /// Reads need no confirmation before this time.
     lease_end: Time,
+    /// How long the leases are that it is granted.
+    lease_micros: u64,
     /// The cell's time, and when it was heard.
     cell_time: Option<(Time, UnixMillis)>,
     /// It was this late before, in milliseconds.
@@ -85,8 +89,7 @@ pub struct Server<S: Store> {
     backup_for: Option<SocketAddr>,
     /// As it was told last.
     full: bool,
-    /// See [`Alive::stamped`].
-    stamped: SpaceNumber,
+    holdings: Holdings,
     /// The other cell that was heard of last.
     stranger: Option<kumo_paxos::CellId>,
     flushes: flush::Flushes,
@@ -109,15 +112,19 @@ pub struct Counts {
 
 impl<S: Store> Server<S> {
     pub fn new(settings: ServerSettings, store: S, now: Time) -> Server<S> {
-        let stamped = if settings.cluster.is_none() { stamped_upto(&store) } else { SpaceNumber(0) };
+        let holdings = match settings.cluster {
+            None => Holdings::of(&store),
+            Some(_) => Holdings::default(),
+        };
         let mut server = Server {
             store,
-            stamped,
+            holdings,
             full: false,
             world: None,
             clock: Clock(0),
             wall: UnixMillis(0),
             lease_end: Time(0),
+            lease_micros: u64::MAX,
             cell_time: None,
             cell_floor: 0,
             links: Vec::new(),
@@ -340,6 +347,7 @@ impl<S: Store> Server<S> {
 
     fn leased(&mut self, now: Time, sent: Time, micros: u64, unix_millis: u64) {
         self.lease_end = self.lease_end.max(sent.plus_micros(micros));
+        self.lease_micros = micros;
         // Never back: a new master's clock may be behind the one before it. It stands still meanwhile.
         if self.cell_time.is_some() {
             self.cell_floor = self.cell_millis(now);
@@ -414,7 +422,8 @@ impl<S: Store> Server<S> {
             server: self.settings.id,
             previous: self.settings.previous.clone(),
             cluster: self.settings.cluster,
-            stamped: self.stamped,
+            stamped: self.holdings.stamped,
+            digest: self.holdings.digest,
             space: self.world.as_ref().map_or(SpaceNumber(0), World::number),
             sent: now,
             usage: self.store.usage(),
@@ -459,23 +468,3 @@ impl<S: Store> Server<S> {
 
 /// A watermark that no frame carried goes out on its own after this long. (Rule 7)
 const WATERMARK_MICROS: u64 = 2_000;
-
-/// The greatest space in any record's stamp. Of a store that cannot say it is the greatest of all: no space leads it,
-/// and so it is not attached.
-fn stamped_upto(store: &impl Store) -> SpaceNumber {
-    let (mut greatest, mut after) = (SpaceNumber(0), None);
-    loop {
-        let Ok(found) = store.scan(KeyHash(0), KeyHash(u64::MAX), after.as_ref(), SCAN_BATCH) else {
-            return SpaceNumber(u64::MAX);
-        };
-        let spaces = found.iter().map(|(_, head)| head.stamp.space);
-        greatest = spaces.fold(greatest, SpaceNumber::max);
-        if found.len() < SCAN_BATCH {
-            return greatest;
-        }
-        after = found.into_iter().last().map(|(key, _)| key);
-    }
-}
-
-/// Records looked at at once at the start.
-const SCAN_BATCH: usize = 4096;

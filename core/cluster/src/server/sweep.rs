@@ -3,6 +3,7 @@
 
 use super::Server;
 use super::world::{State, World};
+use crate::alive::ALIVE_MICROS_MAX;
 use crate::{
     Fault, Garbage, Head, KeyHash, Kind, Mutation, ServerEffect, ServerNote, Stamp, Store, StoreKey,
 };
@@ -58,8 +59,7 @@ impl<S: Store> Server<S> {
         self.tick_at = now.plus_micros(TICK_MICROS);
         self.adopt_postponed(now, effects);
         if now >= self.alive_at {
-            // A lease is half a keepalive's worth: it is asked for often enough to outlive two lost signs.
-            self.alive_at = now.plus_micros(self.settings.keepalive_micros / ALIVE_SHARE);
+            self.alive_at = now.plus_micros(self.alive_micros());
             self.alive(now, None, effects);
         }
         self.resend_tick(now, effects);
@@ -74,6 +74,12 @@ impl<S: Store> Server<S> {
                 self.sweep_on(now, effects);
             }
         }
+    }
+
+    /// Between two signs of life: as often as the operator wants, and never rarer than leases and managers need.
+    fn alive_micros(&self) -> u64 {
+        let wanted = self.settings.keepalive_micros / ALIVE_SHARE;
+        wanted.min(self.lease_micros / LEASE_SIGNS).min(ALIVE_MICROS_MAX)
     }
 
     fn sweep_on(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
@@ -192,6 +198,9 @@ const TICK_MICROS: u64 = 50_000;
 
 /// Signs of life in a keepalive interval: with the default of 2 s, every 0.4 s, for leases of 1.5 s.
 const ALIVE_SHARE: u64 = 5;
+
+/// Signs of life in a lease's time: one may be late, or lost with its connection.
+const LEASE_SIGNS: u64 = 3;
 
 /// Ticks between two steps of the sweep.
 const SWEEP_TICKS: u64 = 2;

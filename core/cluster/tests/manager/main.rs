@@ -1,6 +1,8 @@
 //! The managers' part of the store: what they agree on, and how they come to it.
 
+mod bench;
 mod commands;
+mod first_ring;
 mod log;
 mod node;
 mod promises;

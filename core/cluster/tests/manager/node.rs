@@ -1,190 +1,14 @@
 //! One manager, step by step: who is let in, what it answers, and what it puts up.
 
+use crate::bench::{Bench, addresses};
 use crate::log::{CELL, Log, address, server};
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_cluster::{
-    Alive, CellView, Command, GatewayId, Incarnation, Manager, ManagerEffect, ManagerInput, ManagerSettings,
-    MemberState, Message, Progress, ServerId, SpaceNumber, Usage,
+    Alive, CellView, Command, GatewayId, Incarnation, ManagerInput, MemberState, Message, SpaceNumber,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
-use kumo_wire::Wire;
 use std::net::SocketAddr;
-
-/// A manager on a log that decides at once what it puts up.
-struct Bench {
-    manager: Manager,
-    log: Log,
-    now: u64,
-    sent: Vec<(u64, Message)>,
-    answers: Vec<ControlAnswer>,
-    hung_up: Vec<u64>,
-    proposed: Vec<Command>,
-    /// Whether what is put up is decided.
-    deciding: bool,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let settings = ManagerSettings {
-            life: 77,
-            lease_micros: 1_500_000,
-            keepalive_micros: 2_000_000,
-            connect_retry_limit: 4,
-            connect_timeout_steps: 3,
-            clock_interval_micros: 500_000,
-            replace_delay_micros: 4_000_000,
-            auto_replace: false,
-            unit_micros: 100_000,
-            session_timeout_micros: 10_000_000,
-            durable: true,
-            voter_patience_micros: 60_000_000,
-            broken: Default::default(),
-        };
-        Bench {
-            manager: Manager::new(settings, Time(0)),
-            log: Log::new(),
-            now: 0,
-            sent: Vec::new(),
-            answers: Vec::new(),
-            hung_up: Vec::new(),
-            proposed: Vec::new(),
-            deciding: true,
-        }
-    }
-
-    /// A master with these servers attached, each on the connection of its number.
-    fn with_servers(numbers: std::ops::RangeInclusive<u16>) -> Bench {
-        let mut bench = Bench::new();
-        bench.lead();
-        for number in numbers {
-            bench.connect(u64::from(number), server(number, 1));
-        }
-        bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
-        assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
-        bench
-    }
-
-    fn lead(&mut self) {
-        let view = CellView {
-            cluster: CELL,
-            master: Some(address(900)),
-            leads: true,
-            lease_end: Some(Time(u64::MAX)),
-            members: vec![address(900)],
-            replicas: Vec::new(),
-        };
-        self.step(ManagerInput::Cell(view));
-    }
-
-    fn step(&mut self, input: ManagerInput) {
-        let mut effects = Vec::new();
-        self.manager.step(Time(self.now), input, &self.log.cluster, &mut effects);
-        for effect in effects {
-            match effect {
-                ManagerEffect::Send(connection, message) => self.sent.push((connection.0, message)),
-                ManagerEffect::Answer(_, answer) => self.answers.push(answer),
-                ManagerEffect::Hangup(connection) => {
-                    self.hung_up.push(connection.0);
-                    self.step(ManagerInput::Down(connection));
-                }
-                ManagerEffect::Propose(command) => {
-                    self.proposed.push(Command::from_bytes(command.clone()).unwrap());
-                    if self.deciding {
-                        let _ = self.log.apply_bytes(command);
-                        self.step(ManagerInput::Timeout);
-                    }
-                }
-                ManagerEffect::Change(change) => panic!("nobody is to be recruited: {change:?}"),
-                ManagerEffect::Note(_) => {}
-            }
-        }
-    }
-
-    fn connect(&mut self, connection: u64, server: ServerId) {
-        self.step(ManagerInput::Up(ConnectionId(connection)));
-        self.alive(connection, self.sign(server));
-    }
-
-    fn down(&mut self, connection: u64) {
-        self.step(ManagerInput::Down(ConnectionId(connection)));
-    }
-
-    fn alive(&mut self, connection: u64, alive: Alive) {
-        self.step(ManagerInput::From(ConnectionId(connection), Message::Alive(alive)));
-    }
-
-    /// An up-to-date sign of life.
-    fn sign(&self, server: ServerId) -> Alive {
-        let space = self.log.cluster.space();
-        Alive {
-            server,
-            previous: Vec::new(),
-            cluster: None,
-            stamped: SpaceNumber(0),
-            space: space.number,
-            sent: Time(self.now),
-            usage: Usage { items: 1000, live_bytes: 64_000, ..Usage::default() },
-            progress: Progress { job: space.whs_since, ..Progress::default() },
-            gets: 0,
-            sets: 0,
-            deletes: 0,
-            seat: None,
-            leased: false,
-            full: false,
-        }
-    }
-
-    fn ask(&mut self, request: ControlRequest) {
-        self.step(ManagerInput::Control(ConnectionId(1000), request));
-    }
-
-    /// Lets time pass in small steps; these servers say that they are alive meanwhile.
-    fn pass(&mut self, micros: u64, speaking: &[(u64, ServerId)]) {
-        let end = self.now + micros;
-        while self.now < end {
-            self.now += 100_000;
-            for &(connection, server) in speaking {
-                self.alive(connection, self.sign(server));
-            }
-            self.step(ManagerInput::Timeout);
-        }
-    }
-
-    fn state(&self, server: ServerId) -> Option<MemberState> {
-        self.log.state(server)
-    }
-
-    fn leases_to(&self, connection: u64) -> usize {
-        self.sent
-            .iter()
-            .filter(|(to, message)| *to == connection && matches!(message, Message::Lease { .. }))
-            .count()
-    }
-
-    fn probed(&mut self, connection: u64, nonce: u64) {
-        self.step(ManagerInput::From(ConnectionId(connection), Message::Probed { nonce }));
-    }
-
-    fn probes_to(&self, connection: u64) -> Vec<u64> {
-        let nonce = |(to, message): &(u64, Message)| match message {
-            Message::Probe { nonce } if *to == connection => Some(*nonce),
-            _ => None,
-        };
-        self.sent.iter().filter_map(nonce).collect()
-    }
-
-    fn unwelcome(&self, connection: u64) -> Option<&str> {
-        self.sent.iter().find_map(|(to, message)| match message {
-            Message::Unwelcome { reason } if *to == connection => Some(reason.as_str()),
-            _ => None,
-        })
-    }
-}
-
-fn addresses(numbers: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
-    numbers.into_iter().map(address).collect()
-}
 
 #[test]
 fn a_lost_server_is_fault_when_its_lease_is_out_and_not_before() {
@@ -207,6 +31,39 @@ fn a_silent_server_is_fault_after_six_seconds() {
     assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
     bench.pass(300_000, &others);
     assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+}
+
+/// Microseconds of silence after which a server is fault.
+fn silence_with(keepalive_micros: u64) -> u64 {
+    let mut bench = Bench::with(|settings| settings.keepalive_micros = keepalive_micros).attached(1..=3);
+    let others = [(2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[(1, server(1, 1)), others[0], others[1]]);
+    let since = bench.now;
+    while bench.state(server(1, 1)) == Some(MemberState::Active) && bench.now < since + 60_000_000 {
+        bench.pass(100_000, &others);
+    }
+    bench.now - since
+}
+
+#[test]
+fn a_shorter_keepalive_interval_makes_silence_shorter() {
+    assert!((6_000_000..6_300_000).contains(&silence_with(2_000_000)));
+    assert!((3_000_000..3_300_000).contains(&silence_with(1_000_000)));
+    assert!((1_500_000..1_900_000).contains(&silence_with(10_000)), "a lease is waited for");
+    assert!((6_000_000..6_300_000).contains(&silence_with(60_000_000)), "as many tries as before");
+}
+
+#[test]
+fn however_short_it_is_who_speaks_as_often_as_servers_do_is_not_lost() {
+    let mut bench = Bench::with(|settings| {
+        (settings.keepalive_micros, settings.lease_micros) = (10_000, 200_000);
+    });
+    bench = bench.attached(1..=1);
+    for _ in 0..50 {
+        bench.pass(400_000, &[]);
+        bench.alive(1, bench.sign(server(1, 1)));
+    }
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
 }
 
 #[test]
@@ -507,32 +364,6 @@ fn a_space_is_not_rebuilt_without_who_acts_in_it_unless_the_loss_is_accepted() {
     bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
     bench.pass(100_000, &[]);
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
-}
-
-#[test]
-fn a_first_ring_of_stores_that_differ_is_refused() {
-    // In their number, or in their size alone.
-    refuses_a_first_ring(|number| Usage { items: 10 * number, ..Usage::default() });
-    refuses_a_first_ring(|number| Usage { items: 10, live_bytes: 100 * number, ..Usage::default() });
-}
-
-fn refuses_a_first_ring(usage: impl Fn(u64) -> Usage) {
-    let mut bench = Bench::new();
-    bench.lead();
-    for number in 1..=2 {
-        bench.step(ManagerInput::Up(ConnectionId(u64::from(number))));
-        let usage = usage(u64::from(number));
-        let stamped = SpaceNumber(57 * u64::from(number));
-        let sign = Alive { usage, stamped, ..bench.sign(server(number, 1)) };
-        bench.alive(u64::from(number), sign);
-    }
-    let attach = |servers| ControlRequest::Attach { servers, replace: true, accept_data_loss: false };
-    bench.ask(attach(Vec::new()));
-    assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("differ")));
-    bench.ask(attach(addresses([1])));
-    bench.pass(100_000, &[]);
-    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
-    assert!(bench.log.cluster.space().number > SpaceNumber(57), "what it holds was stamped up to 57");
 }
 
 #[test]

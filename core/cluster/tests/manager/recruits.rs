@@ -65,6 +65,7 @@ impl Bench {
             previous: Vec::new(),
             cluster: None,
             stamped: SpaceNumber(0),
+            digest: 7,
             space: SpaceNumber(0),
             sent: Time(0),
             usage: Usage::default(),

@@ -80,6 +80,7 @@ impl Server {
             previous: self.lives.iter().copied().map(Incarnation).collect(),
             cluster: self.member_life.and(Some(CELL)),
             stamped: SpaceNumber(0),
+            digest: 7,
             space: self.space.as_ref().map_or(SpaceNumber(0), |space| space.number),
             sent: Time(self.clock.at(now)),
             usage: Usage::default(),

@@ -247,7 +247,7 @@ pub fn manager() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 1))
 }
 
-fn settings(index: usize) -> ServerSettings {
+pub fn settings(index: usize) -> ServerSettings {
     ServerSettings {
         id: server(index),
         previous: Vec::new(),

@@ -77,3 +77,25 @@ fn a_write_that_a_lost_server_has_not_acknowledged_is_told_of() {
     assert_eq!(told(&house), [(0, server(2).address, key.key, "v".into())]);
     assert!(matches!(house.answers.get(&1), Some(Answer::Reply(_))));
 }
+
+#[test]
+fn of_very_many_such_writes_the_rest_is_counted() {
+    let mut house = House::new(3, 3, 1);
+    house.cut_off = Some(2);
+    let keys = house.keys_of(&[0, 1, 2], 300);
+    for (seq, key) in (1..).zip(&keys) {
+        assert_eq!(house.ask(0, seq, 1, key, set("v")), None, "one has not acknowledged");
+    }
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+    let named =
+        house.notes.iter().filter(|(_, note)| matches!(note, ServerNote::Unreplicated { .. })).count();
+    let more: Vec<u64> = house
+        .notes
+        .iter()
+        .filter_map(|(_, note)| match note {
+            ServerNote::UnreplicatedMore { writes } => Some(*writes),
+            _other => None,
+        })
+        .collect();
+    assert_eq!((named, more), (256, vec![44]));
+}

@@ -5,6 +5,7 @@ mod budget;
 mod client;
 mod clients;
 mod credentials;
+mod crowd;
 mod door;
 mod garbage;
 mod gateway;

@@ -53,6 +53,10 @@ pub fn server(note: &ServerNote) {
                 ]
             });
         }
+        ServerNote::UnreplicatedMore { writes } => {
+            warn!(writes, "replication failed of more writes than are named");
+            record("replication failed of more", || vec![("writes", (*writes).into())]);
+        }
         ServerNote::StoreFault { what } => {
             warn!(what, "the store refused");
             record("store refused", || vec![("what", Value::text(what))]);
@@ -100,6 +104,10 @@ pub fn manager(note: &ManagerNote) {
             warn!(server = %server.address, "server is lost");
             record("lost", || vec![("server", Value::text(server.address))]);
         }
+        ManagerNote::StoresDiffer => {
+            warn!("{}", DIFFERENT);
+            record("stores differ", Vec::new);
+        }
         ManagerNote::Space { space } => {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);
@@ -139,19 +147,26 @@ pub fn gateway(note: &GatewayNote) {
             warn!(%gateway, "given up by the managers, registering anew");
             record("expired", || vec![("gateway", Value::text(gateway))]);
         }
-        GatewayNote::Failed { error: GatewayError::Busy, .. } => {
-            // A client that asks for too much at once, not a fault of the store; nothing was begun.
+        // Nothing is lost with a read that was not begun, and its client was told.
+        GatewayNote::Failed { operation: Operation::Get, error: GatewayError::Busy, .. } => {}
+        // Very many at once, of a client that asks for too much: the text log has their number.
+        GatewayNote::Failed { key, operation, error: error @ GatewayError::Busy } => {
+            record_failed(key, operation, error);
         }
         GatewayNote::Failed { key, operation, error } => {
             let text = String::from_utf8_lossy(key);
             warn!(key = %text, %error, "request failed");
-            record("request failed", || {
-                let mut fields = vec![("error", Value::text(error)), ("key", Value::from(&key[..]))];
-                fields.extend(wanted(operation));
-                fields
-            });
+            record_failed(key, operation, error);
         }
     }
+}
+
+fn record_failed(key: &[u8], operation: &Operation, error: &GatewayError) {
+    record("request failed", || {
+        let mut fields = vec![("error", Value::text(error)), ("key", Value::from(key))];
+        fields.extend(wanted(operation));
+        fields
+    });
 }
 
 /// A hash space with who is attached, who of them is lost, and what a replace is doing: its phases are spaces.
@@ -241,3 +256,7 @@ fn with(
 /// What an operator has to decide when managers know nothing and servers do.
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
                        `kumoctl rebuild` takes over the hash space that the servers hold";
+
+/// Why auto-replace does nothing with the servers of a new cluster.
+const DIFFERENT: &str = "the servers' stores differ, and nothing is attached yet: auto-replace waits until an operator \
+                         attaches the one whose store counts, by its address";

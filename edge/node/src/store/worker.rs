@@ -5,12 +5,13 @@
 //! answers, in the order of the requests, and the requests, one write call a connection.
 
 use super::clients::Clients;
+use super::crowd::CrowdWatch;
 use super::gateway::{GatewayConfig, Shared};
 use super::notes;
 use crate::hub::{Alarm, Happening, Hub};
 use crate::metrics::{PUBLISH_MICROS, WorkerMetrics};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{GatewayNote, GatewaySettings};
+use kumo_cluster::{GatewayError, GatewayNote, GatewaySettings};
 use kumo_link::{GatewayLink, Told};
 use kumo_paxos::Time;
 use std::future::poll_fn;
@@ -39,6 +40,7 @@ pub struct Worker {
     stopping_until: Option<Time>,
     metrics: Arc<WorkerMetrics>,
     published: Time,
+    crowd: CrowdWatch,
 }
 
 impl Worker {
@@ -66,6 +68,7 @@ impl Worker {
             stopping_until: None,
             metrics,
             published: Time(0),
+            crowd: CrowdWatch::default(),
             shared,
         })
     }
@@ -157,6 +160,9 @@ impl Worker {
                         // No server is dialled before this turn ends.
                         self.end = Some(Err(error));
                     }
+                    if let GatewayNote::Failed { error: GatewayError::Busy, .. } = &note {
+                        self.crowd.refused();
+                    }
                     if self.shared.is_news(&note) {
                         notes::gateway(&note);
                     }
@@ -164,6 +170,7 @@ impl Worker {
                 Told::Refused(reason) => self.end = Some(Err(NodeError::Refused(reason))),
             }
         }
+        self.crowd.look(now);
     }
 
     fn ended(&mut self, now: Time) -> Option<Result<(), NodeError>> {

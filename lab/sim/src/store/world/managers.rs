@@ -203,6 +203,7 @@ impl World {
             | ManagerNote::Joined { .. }
             | ManagerNote::Left { .. }
             | ManagerNote::FaultProposed { .. }
+            | ManagerNote::StoresDiffer
             | ManagerNote::Foreign { .. }
             | ManagerNote::Recruiting { .. }
             | ManagerNote::Dismissing { .. }

@@ -156,6 +156,7 @@ impl World {
             | ServerNote::StoreFault { .. }
             | ServerNote::Full(_)
             | ServerNote::Unreplicated { .. }
+            | ServerNote::UnreplicatedMore { .. }
             | ServerNote::Stranger { .. } => {}
         }
     }
