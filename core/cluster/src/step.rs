@@ -354,9 +354,9 @@ pub struct ManagerSettings {
     pub life: u128,
     /// How long a server may read on its own after a sign of life.
     pub lease_micros: u64,
-    /// A server that says nothing for three of these, but not less than 1.5 s, is lost...
+    /// Below 2 s it makes the time shorter, in the same measure and down to 1.5 s, after which a silent server is lost.
     pub keepalive_micros: u64,
-    /// ... or for so many tries of so many steps, whichever is sooner.
+    /// A server that says nothing for so many tries of so many steps is lost.
     pub connect_retry_limit: u32,
     pub connect_timeout_steps: u32,
     pub clock_interval_micros: u64,

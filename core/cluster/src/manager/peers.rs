@@ -59,15 +59,12 @@ struct Newcomer {
 
 impl Peers {
     pub fn new(settings: &ManagerSettings) -> Peers {
-        let steps = u64::from(settings.connect_retry_limit) * u64::from(settings.connect_timeout_steps);
-        let tries = steps.max(1).saturating_mul(settings.clock_interval_micros);
-        let keepalives = settings.keepalive_micros.saturating_mul(KEEPALIVES_MISSED);
         Peers {
             connections: BTreeMap::new(),
             servers: BTreeMap::new(),
             addresses: BTreeMap::new(),
             newcomers: BTreeMap::new(),
-            silence_micros: tries.min(keepalives.max(SILENCE_MICROS_MIN)),
+            silence_micros: silence_micros(settings),
         }
     }
 
@@ -431,11 +428,20 @@ fn objection(alive: &Alive, space: &Space) -> Option<String> {
     ))
 }
 
+/// As long as all tries to connect; shorter in the measure in which keepalives are wanted oftener than by default.
+fn silence_micros(settings: &ManagerSettings) -> u64 {
+    let steps = u64::from(settings.connect_retry_limit) * u64::from(settings.connect_timeout_steps);
+    let tries = steps.max(1).saturating_mul(settings.clock_interval_micros);
+    let keepalive = settings.keepalive_micros.min(KEEPALIVE_MICROS);
+    let shorter = tries.saturating_mul(keepalive) / KEEPALIVE_MICROS;
+    tries.min(shorter.max(SILENCE_MICROS_MIN))
+}
+
 /// Servers connected at once. More than can be attached, since some wait for it.
 const SERVERS_MAX: usize = 2 * MEMBERS_MAX;
 
-/// A server that is silent for so many keepalive intervals is lost, if that is sooner than all tries to connect.
-const KEEPALIVES_MISSED: u64 = 3;
+/// The default of `-k`: with it the seed's 6 s are those of the tries. (KUMOFS.md, 6)
+const KEEPALIVE_MICROS: u64 = 2_000_000;
 
 /// However short the interval: a manager may not run for so long without noticing, and signs of life have their own
 /// interval.
