@@ -28,10 +28,12 @@ pub enum Focus {
     Late,
     /// Servers lose their power in the middle of replaces.
     Power,
+    /// Keys are flushed while those who order them change, and what was asked arrives late, or twice.
+    Flush,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 10] = [
+    pub const ALL: [Focus; 11] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -42,6 +44,7 @@ impl Focus {
         Focus::Pair,
         Focus::Late,
         Focus::Power,
+        Focus::Flush,
     ];
 
     pub fn name(self) -> &'static str {
@@ -56,11 +59,29 @@ impl Focus {
             Focus::Pair => "pair",
             Focus::Late => "late",
             Focus::Power => "power",
+            Focus::Flush => "flush",
         }
     }
 
     pub fn named(name: &str) -> Option<Focus> {
         Focus::ALL.into_iter().find(|focus| focus.name() == name)
+    }
+
+    /// What must happen in every run about it, on average.
+    pub fn aims(self) -> &'static [Fault] {
+        match self {
+            Focus::Replace => &[Fault::Attach, Fault::Detach, Fault::DiskFull],
+            Focus::Island => &[Fault::Partition],
+            Focus::Succession => &[Fault::Partition, Fault::ManagerCrash],
+            Focus::Departure => &[Fault::Partition, Fault::Detach],
+            Focus::Losses => &[Fault::ServerCrash, Fault::ServerPause],
+            Focus::Retries => &[Fault::ServerCrash, Fault::BreakLink],
+            Focus::Deletes => &[Fault::ServerCrash, Fault::CutPair],
+            Focus::Pair => &[Fault::ManagerCrash, Fault::ServerCrash],
+            Focus::Late => &[Fault::Late, Fault::Echo],
+            Focus::Power => &[Fault::PowerLost],
+            Focus::Flush => &[Fault::Flush, Fault::ServerCrash],
+        }
     }
 
     /// Aims the plan at it.
@@ -169,6 +190,17 @@ impl Focus {
                 aim.each(&[Fault::Attach, Fault::Detach, Fault::AutoReplace], 3, end);
                 aim.each(&[Fault::BreakLink, Fault::Slow], 2, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 20);
+            }
+            Focus::Flush => {
+                plan.tombstone_micros = 0;
+                plan.islands = true;
+                aim.each(&[Fault::Flush], 10, end);
+                aim.together(&[Fault::Flush, Fault::ServerCrash], 3, 300_000, end);
+                aim.together(&[Fault::Flush, Fault::Attach], 3, 300_000, end);
+                aim.each(&[Fault::Late, Fault::Echo, Fault::BreakLink, Fault::Slow], 4, end);
+                aim.each(&[Fault::Detach, Fault::AutoReplace, Fault::Partition], 2, end);
+                aim.each(&[Fault::GatewayCrash, Fault::DiskFull], 1, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter, Class::Fleeting], 12);
             }
         }
         plan.strikes = aim.strikes;

@@ -75,6 +75,8 @@ fn text(panic: &(dyn Any + Send)) -> String {
 /// What came of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
+    /// What all of them were about.
+    pub focus: Option<Focus>,
     pub runs: u64,
     pub micros: u64,
     pub faults: BTreeMap<Fault, u64>,
@@ -118,12 +120,16 @@ impl Summary {
                 self.excused, self.runs
             ));
         }
-        if self.runs < RUNS_FOR_FAULTS {
-            return None;
-        }
-        let rare =
-            Fault::ALL.iter().find(|fault| self.faults.get(fault).copied().unwrap_or(0) * 50 < self.runs);
-        rare.map(|fault| format!("{} took effect too rarely: {:?}", fault.name(), self.faults.get(fault)))
+        let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
+        let rare = match self.focus {
+            Some(focus) => focus.aims().iter().copied().find(|fault| struck(fault) < self.runs),
+            None if self.runs < RUNS_FOR_FAULTS => None,
+            None => {
+                let mut all = Fault::ALL.into_iter().filter(|fault| fault.is_chance());
+                all.find(|fault| struck(fault) * 50 < self.runs)
+            }
+        };
+        rare.map(|fault| format!("{} took effect too rarely: {:?}", fault.name(), self.faults.get(&fault)))
     }
 }
 
@@ -137,7 +143,7 @@ pub fn run_many(
     progress: impl Fn(u64, Option<(u64, &str)>) -> bool + Sync,
 ) -> Summary {
     let next = AtomicU64::new(0);
-    let summary = Mutex::new(Summary::default());
+    let summary = Mutex::new(Summary { focus: options.focus, ..Summary::default() });
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -169,7 +175,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 25] = [
+pub const RULES: [Mutation; 28] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -195,4 +201,7 @@ pub const RULES: [Mutation; 25] = [
     Mutation::SwitchUnreported,
     Mutation::ClearedUnconfirmed,
     Mutation::OldReportsCount,
+    Mutation::FlushEarly,
+    Mutation::FlushPassesPending,
+    Mutation::FlushAgain,
 ];

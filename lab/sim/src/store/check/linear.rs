@@ -4,14 +4,19 @@
 use super::Verdict;
 use super::steps::{Step, blur_unseen, clock_of, in_likely_order, settle_seen, twins};
 use crate::check::fingerprint;
-use crate::store::history::Call;
+use crate::store::history::{Call, Flush};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::collections::{BTreeMap, HashSet};
 
-/// Whether some order of the calls explains all answers. A value whose expiry is below `far` may vanish.
-pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
-    let mut steps: Vec<Step> = calls.filter_map(Step::of).collect();
+/// Whether some order of the calls, and of the flushes of the key, explains all answers. A value whose expiry is below
+/// `far` may vanish.
+pub fn check<'a>(
+    calls: impl Iterator<Item = &'a Call>,
+    flushes: impl Iterator<Item = &'a Flush>,
+    far: i64,
+) -> Verdict {
+    let mut steps: Vec<Step> = calls.filter_map(Step::of).chain(flushes.filter_map(Step::of_flush)).collect();
     settle_seen(&mut steps);
     blur_unseen(&mut steps, far);
     in_likely_order(&mut steps);
@@ -118,10 +123,11 @@ impl<'a> Search<'a> {
         let may = |step: &Step, index: usize| open(done, index) && step.invoked <= bound;
         let candidates: Vec<usize> =
             (0..self.steps.len()).filter(|&index| may(&self.steps[index], index)).collect();
-        // What fits and changes nothing may as well stand here: no other order would do better.
+        // What fits and changes nothing may as well stand here: no other order would do better. A flush that finds
+        // nothing may have been meant for what comes.
         for &index in &candidates {
             let step = &self.steps[index];
-            if !step.is_open() && self.fits(state, before, step) == Some(state) {
+            if !step.is_open() && !step.flushed && self.fits(state, before, step) == Some(state) {
                 return self.place_one(done, index, state, None, count);
             }
         }
@@ -171,6 +177,9 @@ impl<'a> Search<'a> {
     /// The state after that call, if the call gives its answer in this one; of an unknown call, if it changes
     /// anything.
     fn after(&mut self, state: State, step: &Step) -> Option<State> {
+        if step.flushed {
+            return Some(State::default());
+        }
         let next = match step.answer {
             None => self.effect(state, &step.operation, None).filter(|next| *next != state),
             Some(answer) => self.answered(state, &step.operation, answer),
@@ -391,7 +400,12 @@ mod tests {
     }
 
     fn verdict(calls: &[Call]) -> Verdict {
-        check(calls.iter(), FAR)
+        check(calls.iter(), [].iter(), FAR)
+    }
+
+    fn flush(invoked: u64, settled: Option<u64>) -> Flush {
+        let ending = settled.map(|settled| (settled, Ending::Answer(done(0))));
+        Flush { prefix: Bytes::new(), invoked, ending }
     }
 
     #[test]
@@ -433,6 +447,47 @@ mod tests {
         ];
         verdict(&calls[..3]).unwrap();
         verdict(&calls).unwrap_err();
+    }
+
+    #[test]
+    fn a_flush_that_is_done_has_deleted_what_was_there_before_it() {
+        let calls = [call((0, 10), set(1), done(4)), get((50, 60), 4, 1)];
+        check(calls.iter(), [flush(20, Some(30))].iter(), FAR).unwrap_err();
+        // They overlap: the flush was first.
+        check(calls.iter(), [flush(5, Some(30))].iter(), FAR).unwrap();
+        // Nobody knows whether it was.
+        check(calls.iter(), [flush(20, None)].iter(), FAR).unwrap();
+    }
+
+    #[test]
+    fn a_flush_deletes_once() {
+        let missing = |times| call(times, Operation::Get, Answer::Missing);
+        let calls = [
+            call((0, 10), set(1), done(4)),
+            missing((31, 40)),
+            call((41, 50), set(2), done(5)),
+            missing((51, 60)),
+        ];
+        for settled in [Some(30), None] {
+            check(calls[..3].iter(), [flush(20, settled)].iter(), FAR).unwrap();
+            check(calls.iter(), [flush(20, settled)].iter(), FAR).unwrap_err();
+            check(calls.iter(), [flush(20, settled), flush(21, None)].iter(), FAR).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_builds_on_the_value_before_is_before_the_flush_or_finds_nothing() {
+        let append = Operation::Append { unique: None, data: token(2) };
+        let calls = [
+            call((0, 10), set(1), done(4)),
+            call((20, 40), append.clone(), done(5)),
+            call((50, 60), Operation::Get, value(5, b"<1><2>")),
+        ];
+        check(calls.iter(), [flush(15, Some(45))].iter(), FAR).unwrap_err();
+        let gone = [calls[0].clone(), calls[1].clone(), call((50, 60), Operation::Get, Answer::Missing)];
+        check(gone.iter(), [flush(15, Some(45))].iter(), FAR).unwrap();
+        let late = [calls[0].clone(), call((20, 40), append, Answer::NotStored)];
+        check(late.iter(), [flush(15, Some(45))].iter(), FAR).unwrap();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! [`Step`]: a call as the search for an order wants it, and what is known of it before the search begins.
 
-use crate::store::history::{Call, Ending, tokens};
+use crate::store::history::{Call, Ending, Flush, tokens};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::borrow::Cow;
@@ -17,6 +17,8 @@ pub struct Step<'a> {
     pub answer: Option<&'a Answer>,
     /// It did, as a read shows, and its version's clock is at most this.
     happened: Option<u64>,
+    /// A flush that is done: whether there was anything to delete, nobody was told.
+    pub flushed: bool,
 }
 
 impl Step<'_> {
@@ -33,6 +35,24 @@ impl Step<'_> {
             operation: Cow::Borrowed(&call.operation),
             answer,
             happened: None,
+            flushed: false,
+        })
+    }
+
+    /// What a flush does to one key. One of unknown outcome is like a delete of unknown outcome.
+    pub fn of_flush(flush: &Flush) -> Option<Step<'_>> {
+        let (settled, answer) = match &flush.ending {
+            Some((settled, Ending::Answer(answer))) => (*settled, Some(answer)),
+            Some((_, Ending::Nothing(_))) => return None,
+            Some((_, Ending::Unknown(_))) | None => (u64::MAX, None),
+        };
+        Some(Step {
+            invoked: flush.invoked,
+            settled,
+            operation: Cow::Owned(Operation::Delete { unique: None }),
+            answer,
+            happened: None,
+            flushed: answer.is_some(),
         })
     }
 
@@ -62,7 +82,7 @@ impl Step<'_> {
 
     /// Of the version it made or saw.
     fn clock(&self) -> Option<u64> {
-        let Some(answer) = self.answer else { return self.happened };
+        let Some(answer) = self.answer.filter(|_| !self.flushed) else { return self.happened };
         match answer {
             Answer::Reply(reply) => Some(clock_of(reply)),
             Answer::Missing

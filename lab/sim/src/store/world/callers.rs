@@ -66,6 +66,10 @@ impl World {
     }
 
     pub fn call(&mut self, process: ProcessId, number: usize) {
+        if let Some(flush) = self.history.flush_of(number) {
+            let input = GatewayInput::Flush { ticket: number as u64, prefix: flush.prefix.clone() };
+            return self.gateway_step(process, input);
+        }
         let call = &self.history.calls[number];
         let key = &self.plan.keys[call.key];
         let input = GatewayInput::Call {
@@ -91,6 +95,9 @@ impl World {
     }
 
     fn ended(&mut self, number: usize, ending: Ending) {
+        if self.history.flush_of(number).is_some() {
+            return self.flush_ended(number, ending);
+        }
         let call = &self.history.calls[number];
         let (seat, key) = (call.caller, call.key);
         self.history.finish(number, ending.clone(), self.now);

@@ -3,6 +3,7 @@
 
 mod callers;
 mod finish;
+mod flushes;
 mod gateways;
 mod links;
 mod managers;

@@ -38,7 +38,8 @@ impl World {
             | Fault::Cancel
             | Fault::PauseJob
             | Fault::Rate
-            | Fault::AutoReplace => unreachable!("an operator's wish does not strike"),
+            | Fault::AutoReplace
+            | Fault::Flush => unreachable!("an operator's wish does not strike"),
         };
         *self.struck.entry(fault).or_default() += u64::from(effect);
         let name = fault.name();
