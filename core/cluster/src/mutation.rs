@@ -60,6 +60,10 @@ pub enum Mutation {
     FlushPassesPending,
     /// A flush that comes late, or twice, is carried out again.
     FlushAgain,
+    /// Writes are taken however few copies there would be.
+    FewCopiesTaken,
+    /// Of lost owners the one that was lost first leads what they had.
+    FirstLostLeads,
 }
 
 /// The rule that a core leaves out, if any.

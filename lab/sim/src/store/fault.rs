@@ -47,10 +47,12 @@ pub enum Fault {
     AutoReplace,
     /// Somebody deletes all keys that begin alike, through a gateway.
     Flush,
+    /// All servers, or all there is, lose their power at once, or are killed; their disks come back.
+    Blackout,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::ServerCrash,
         Fault::DiskLost,
         Fault::DiskFull,
@@ -79,6 +81,7 @@ impl Fault {
         Fault::Rate,
         Fault::AutoReplace,
         Fault::Flush,
+        Fault::Blackout,
     ];
 
     pub fn name(self) -> &'static str {
@@ -111,6 +114,7 @@ impl Fault {
             Fault::Rate => "rate",
             Fault::AutoReplace => "auto-replace",
             Fault::Flush => "flush",
+            Fault::Blackout => "blackout",
         }
     }
 
@@ -120,7 +124,7 @@ impl Fault {
 
     /// Somebody's wish: it counts when it was done.
     pub fn is_wish(self) -> bool {
-        self >= Fault::Attach
+        (Fault::Attach..=Fault::Flush).contains(&self)
     }
 
     /// Strikes in any run. The others come with a focus only: a seed without one means what it always meant.
@@ -148,6 +152,10 @@ pub struct Plan {
     pub request_micros: u64,
     /// A collected tombstone is at least this old.
     pub tombstone_micros: u64,
+    /// Copies below which writes are refused.
+    pub copies_min: usize,
+    /// Servers have everything safe on their disks before they say anything of it.
+    pub sync_always: bool,
     /// Messages that others, on other connections, overtake by far.
     pub late_permille: u64,
     /// Partitions cut a server or two off, and a gateway with them.
@@ -191,6 +199,8 @@ impl Plan {
             request_micros: [3_000_000, 10_000_000, 30_000_000][random.below(3) as usize],
             tombstone_micros: [0, 200_000, 2_000_000, 60_000_000][random.below(4) as usize],
             late_permille: [0, 5, 40][random.below(3) as usize],
+            copies_min: 1,
+            sync_always: false,
             islands: false,
             patience_micros: PATIENCE_MICROS,
             named: false,

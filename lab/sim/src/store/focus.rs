@@ -30,10 +30,14 @@ pub enum Focus {
     Power,
     /// Keys are flushed while those who order them change, and what was asked arrives late, or twice.
     Flush,
+    /// The power fails everywhere at once, time and again, in the middle of replaces too.
+    Blackout,
+    /// Servers are lost below the number of copies that every write must have.
+    Copies,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 11] = [
+    pub const ALL: [Focus; 13] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -45,6 +49,8 @@ impl Focus {
         Focus::Late,
         Focus::Power,
         Focus::Flush,
+        Focus::Blackout,
+        Focus::Copies,
     ];
 
     pub fn name(self) -> &'static str {
@@ -60,6 +66,8 @@ impl Focus {
             Focus::Late => "late",
             Focus::Power => "power",
             Focus::Flush => "flush",
+            Focus::Blackout => "blackout",
+            Focus::Copies => "copies",
         }
     }
 
@@ -81,6 +89,8 @@ impl Focus {
             Focus::Late => &[Fault::Late, Fault::Echo],
             Focus::Power => &[Fault::PowerLost],
             Focus::Flush => &[Fault::Flush, Fault::ServerCrash],
+            Focus::Blackout => &[Fault::Blackout],
+            Focus::Copies => &[Fault::ServerCrash, Fault::ServerPause],
         }
     }
 
@@ -201,6 +211,26 @@ impl Focus {
                 aim.each(&[Fault::Detach, Fault::AutoReplace, Fault::Partition], 2, end);
                 aim.each(&[Fault::GatewayCrash, Fault::DiskFull], 1, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter, Class::Fleeting], 12);
+            }
+            Focus::Blackout => {
+                plan.servers = 3 + aim.random.below(3) as usize;
+                plan.servers_first = 3;
+                plan.sync_always = aim.random.permille(400);
+                aim.each(&[Fault::Blackout], 3, end);
+                aim.each(&[Fault::Attach, Fault::AutoReplace], 3, end);
+                aim.each(&[Fault::Detach, Fault::ServerCrash, Fault::BreakLink, Fault::Slow], 1, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 15);
+            }
+            Focus::Copies => {
+                plan.servers = 3 + aim.random.below(2) as usize;
+                plan.servers_first = plan.servers;
+                plan.copies_min = 2 + aim.random.below(2) as usize;
+                // Who counts copies must find those of deletes too.
+                plan.tombstone_micros = 600_000_000;
+                aim.together(&[Fault::ServerCrash, Fault::ServerCrash, Fault::ServerPause], 3, 700_000, end);
+                aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::CutPair], 2, end);
+                aim.each(&[Fault::AutoReplace, Fault::BreakLink, Fault::Slow], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 9);
             }
         }
         plan.strikes = aim.strikes;

@@ -22,6 +22,13 @@ pub struct Flush {
     pub ending: Option<(u64, Ending)>,
 }
 
+/// All copies lost their power at once: what was written in that time may be gone, from some moment of it on.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    pub from: u64,
+    pub upto: u64,
+}
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -70,6 +77,15 @@ impl History {
         self.calls.iter().filter(done).count() as u64
     }
 
+    /// Writes that were refused for lack of copies.
+    pub fn refused(&self) -> u64 {
+        let few = Ending::Nothing(GatewayError::Refused(Refusal::FewCopies));
+        self.calls
+            .iter()
+            .filter(|call| call.ending.as_ref().is_some_and(|(_, ending)| *ending == few))
+            .count() as u64
+    }
+
     pub fn of_key(&self, key: usize) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(move |call| call.key == key)
     }
@@ -90,6 +106,12 @@ impl Call {
             Some((_, Ending::Answer(answer))) => Some(answer),
             Some((_, Ending::Nothing(_) | Ending::Unknown(_))) | None => None,
         }
+    }
+
+    /// Whether its effect may be gone, though it was answered.
+    pub fn may_be_lost(&self, losses: &[Loss]) -> bool {
+        let settled = self.ending.as_ref().map_or(u64::MAX, |(settled, _)| *settled);
+        losses.iter().any(|loss| self.invoked <= loss.upto && settled >= loss.from)
     }
 
     /// Whether it may have had an effect that nobody confirmed.

@@ -35,6 +35,8 @@ pub struct Report {
     pub calls: u64,
     /// Calls that were answered.
     pub succeeded: u64,
+    /// Writes that were refused for lack of copies.
+    pub refused: u64,
     /// Spaces that were made.
     pub spaces: u64,
     /// More copies were lost than the store promises to bear: an operator had to accept the loss.
@@ -82,6 +84,7 @@ pub struct Summary {
     pub faults: BTreeMap<Fault, u64>,
     pub calls: u64,
     pub succeeded: u64,
+    pub refused: u64,
     pub spaces: u64,
     pub failures: BTreeMap<u64, String>,
     /// Runs in which nothing succeeded.
@@ -95,6 +98,7 @@ impl Summary {
         self.micros += report.micros;
         self.calls += report.calls;
         self.succeeded += report.succeeded;
+        self.refused += report.refused;
         self.spaces += report.spaces;
         self.idle += u64::from(report.succeeded == 0);
         self.excused += u64::from(report.excused);
@@ -118,6 +122,12 @@ impl Summary {
             return Some(format!(
                 "copies were lost beyond the promise in {} of {} runs",
                 self.excused, self.runs
+            ));
+        }
+        if self.focus == Some(Focus::Copies) && self.refused < self.runs {
+            return Some(format!(
+                "only {} writes were refused for lack of copies in {} runs",
+                self.refused, self.runs
             ));
         }
         let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
@@ -175,7 +185,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 28] = [
+pub const RULES: [Mutation; 30] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -204,4 +214,6 @@ pub const RULES: [Mutation; 28] = [
     Mutation::FlushEarly,
     Mutation::FlushPassesPending,
     Mutation::FlushAgain,
+    Mutation::FewCopiesTaken,
+    Mutation::FirstLostLeads,
 ];

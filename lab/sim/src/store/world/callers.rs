@@ -58,6 +58,7 @@ impl World {
         if let Some(seat) = seat {
             self.seats[seat].open = Some(number);
         }
+        self.note_space(number);
         let node = self.processes.get_mut(&process);
         if let Some(Program::Gateway(node)) = node.map(|process| &mut process.program) {
             node.tickets.insert(number);
@@ -91,7 +92,9 @@ impl World {
         if !known {
             return self.fail(format!("#{number} is answered, and nobody waits for it: {result:?}"));
         }
-        self.ended(number, Ending::of(result));
+        let ending = Ending::of(result);
+        self.count_copies(number, &ending);
+        self.ended(number, ending);
     }
 
     fn ended(&mut self, number: usize, ending: Ending) {

@@ -31,6 +31,7 @@ impl World {
             Fault::Late => self.late_bytes(),
             Fault::Echo => self.echo(),
             Fault::PowerLost => self.lose_power(),
+            Fault::Blackout => self.blackout(),
             Fault::Attach
             | Fault::Detach
             | Fault::Replace
