@@ -54,6 +54,16 @@ pub enum Mutation {
     ClearedUnconfirmed,
     /// What a server reported in an earlier space counts in the current one.
     OldReportsCount,
+    /// A flush is done before its tombstones are committed.
+    FlushEarly,
+    /// A flush passes over keys with a write under way.
+    FlushPassesPending,
+    /// A flush that comes late, or twice, is carried out again.
+    FlushAgain,
+    /// Writes are taken however few copies there would be.
+    FewCopiesTaken,
+    /// Of lost owners the one that was lost first leads what they had.
+    FirstLostLeads,
 }
 
 /// The rule that a core leaves out, if any.

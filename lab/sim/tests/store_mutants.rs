@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 13] = [
+const CAUGHT: [(Mutation, Focus, u64); 18] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -19,6 +19,11 @@ const CAUGHT: [(Mutation, Focus, u64); 13] = [
     (Mutation::NewMasterDoesNotWait, Focus::Succession, 80),
     (Mutation::SwitchUnreported, Focus::Replace, 10),
     (Mutation::OldReportsCount, Focus::Replace, 10),
+    (Mutation::FlushEarly, Focus::Flush, 30),
+    (Mutation::FlushPassesPending, Focus::Flush, 30),
+    (Mutation::FlushAgain, Focus::Flush, 80),
+    (Mutation::FirstLostLeads, Focus::Blackout, 60),
+    (Mutation::FewCopiesTaken, Focus::Copies, 20),
 ];
 
 #[test]

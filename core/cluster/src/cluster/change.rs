@@ -4,7 +4,9 @@ use super::authority::{all_led, authorities};
 use super::command::Objection;
 use super::draft::Draft;
 use super::state::{Cluster, GATEWAYS_MAX};
-use crate::{GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, ServerId, Space, SpaceNumber, Table};
+use crate::{
+    GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, Mutation, ServerId, Space, SpaceNumber, Table,
+};
 use kumo_session::{Entry, GENERATION_SHIFT, numbered};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,9 +18,15 @@ impl Cluster {
     pub(super) fn fault(&mut self, entry: Entry, servers: &[ServerId]) -> Result<(), Objection> {
         let mut draft = Draft::of(&self.space);
         let mut faults = self.faults;
+        let orders = draft.members.values().map(|&state| order(state)).filter(|&order| order > 0);
+        let mut least = orders.min().unwrap_or(FAULTS_BACKWARDS);
         for server in servers {
             let Some(state) = draft.members.get_mut(server) else { continue };
             *state = match *state {
+                MemberState::Active if self.broken.is(Mutation::FirstLostLeads) => {
+                    (faults, least) = (FAULTS_BACKWARDS, least - 1);
+                    MemberState::Fault { order: least }
+                }
                 MemberState::Active => {
                     faults += 1;
                     MemberState::Fault { order: faults }
@@ -344,6 +352,9 @@ fn order(state: MemberState) -> u64 {
         MemberState::Fault { order } | MemberState::Returned { order } => order,
     }
 }
+
+/// Where the broken rule that counts faults down begins.
+const FAULTS_BACKWARDS: u64 = 1 << 32;
 
 /// Numbers in a space to rebuild from are below, so that those that follow do not run out.
 const FOREIGN_NUMBERS_MAX: u64 = 1 << 63;

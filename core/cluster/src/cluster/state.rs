@@ -52,7 +52,7 @@ pub struct Cluster {
     ticket_floor: u64,
     /// Of the entry executed last.
     time: UnixMillis,
-    broken: Broken,
+    pub(super) broken: Broken,
 }
 
 impl Cluster {

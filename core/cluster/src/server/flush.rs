@@ -8,7 +8,9 @@ use super::ids::Known;
 use super::judge::{Content, Says};
 use super::pendings::Pending;
 use super::world::State;
-use crate::{Answer, KeyHash, Kind, Message, Refusal, RequestId, ServerEffect, SpaceNumber, Store, StoreKey};
+use crate::{
+    Answer, KeyHash, Kind, Message, Mutation, Refusal, RequestId, ServerEffect, SpaceNumber, Store, StoreKey,
+};
 use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -72,11 +74,11 @@ impl<S: Store> Server<S> {
             return self.answer(to, id.seq, Answer::Refused { reason }, effects);
         }
         self.ids.close(id.gateway, lowest_open);
-        if matches!(self.ids.look(id), Known::Closed) {
+        if self.flush_closed(id) {
             let reason = Refusal::Answered;
             return self.answer(to, id.seq, Answer::Refused { reason }, effects);
         }
-        if self.flushes.done.contains(&id) {
+        if self.flushes.done.contains(&id) && !self.settings.broken.is(Mutation::FlushAgain) {
             effects.push(ServerEffect::Gateway(to, Message::Flushed { space, seq: id.seq }));
             return;
         }
@@ -103,8 +105,14 @@ impl<S: Store> Server<S> {
 
     /// Nobody wants the rest of those that their gateway gave up: it would delete what was set long after.
     fn drop_flushes(&mut self) {
-        let ids = &self.ids;
-        self.flushes.open.retain(|flush| !matches!(ids.look(flush.id), Known::Closed));
+        let mut flushes = std::mem::take(&mut self.flushes.open);
+        flushes.retain(|flush| !self.flush_closed(flush.id));
+        self.flushes.open = flushes;
+    }
+
+    /// Its gateway has said that it is over.
+    fn flush_closed(&self, id: RequestId) -> bool {
+        matches!(self.ids.look(id), Known::Closed) && !self.settings.broken.is(Mutation::FlushAgain)
     }
 
     /// In a new space others may own what was to be flushed: it begins anew there. What was done in the one before is
@@ -122,9 +130,10 @@ impl<S: Store> Server<S> {
         if self.flushes.open.front().is_some_and(|flush| !flush.ended && flush.refusal.is_none()) {
             self.flush_stretch(now, effects);
         }
+        let early = self.settings.broken.is(Mutation::FlushEarly);
         let over = |flush: &Flush| {
-            let done = flush.ended && flush.open.is_empty() && flush.behind.is_empty();
-            done || flush.refusal.is_some()
+            let committed = flush.open.is_empty() && flush.behind.is_empty();
+            flush.ended && (committed || early) || flush.refusal.is_some()
         };
         if let Some(flush) = self.flushes.open.pop_front_if(|flush| over(flush)) {
             self.flush_over(&flush, effects);
@@ -170,7 +179,9 @@ impl<S: Store> Server<S> {
             let Some(flush) = self.flushes.open.front_mut() else { return };
             flush.after = Some(key.clone());
             if mine && self.pending.contains_key(&key) {
-                flush.behind.insert(key);
+                if !self.settings.broken.is(Mutation::FlushPassesPending) {
+                    flush.behind.insert(key);
+                }
             } else if mine {
                 flush.open.insert(key.clone());
                 self.flush_key(now, key, effects);

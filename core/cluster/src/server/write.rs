@@ -10,8 +10,8 @@ use super::pendings::{Pending, Queue};
 use super::world::State;
 use crate::store::KEY_BYTES_MAX;
 use crate::{
-    Answer, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request, RequestId,
-    ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
+    Answer, Arc, Clock, Fault, Head, Message, Mutation, Operation, Origin, Record, Refusal, Request,
+    RequestId, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -208,10 +208,15 @@ impl<S: Store> Server<S> {
     fn refusal(&self, key: &StoreKey) -> Option<Refusal> {
         let world = self.world.as_ref()?;
         let arc = world.arc(world.piece(key.hash));
-        if arc.acknowledgers().count() < self.settings.copies_min {
+        if self.has_few_copies(arc) {
             return Some(Refusal::FewCopies);
         }
         self.is_without_room(key).then_some(Refusal::Full)
+    }
+
+    fn has_few_copies(&self, arc: &Arc) -> bool {
+        let enough = arc.acknowledgers().count() >= self.settings.copies_min;
+        !enough && !self.settings.broken.is(Mutation::FewCopiesTaken)
     }
 
     /// The disk of one that would have to store it is full, as far as is known.
@@ -394,7 +399,7 @@ impl<S: Store> Server<S> {
         let arc = world.arc(world.piece(key.hash));
         // What a settlement took over may have been answered already: however few are left, they go on with it.
         let asked_here = pending.origin.is_some() && pending.shows_old;
-        if asked_here && arc.acknowledgers().count() < self.settings.copies_min {
+        if asked_here && self.has_few_copies(arc) {
             return None;
         }
         let stored = self.store.head(key.hash, &key.key);

@@ -122,11 +122,13 @@ fn many(wish: &Wish) -> bool {
 
 fn print(summary: &Summary) {
     println!(
-        "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} spaces, {} with loss accepted",
+        "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} refused for lack of copies, {} spaces, {} with loss \
+         accepted",
         summary.runs,
         summary.micros as f64 / 1e6,
         summary.calls,
         summary.succeeded,
+        summary.refused,
         summary.spaces,
         summary.excused
     );

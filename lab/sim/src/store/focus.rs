@@ -28,10 +28,16 @@ pub enum Focus {
     Late,
     /// Servers lose their power in the middle of replaces.
     Power,
+    /// Keys are flushed while those who order them change, and what was asked arrives late, or twice.
+    Flush,
+    /// The power fails everywhere at once, time and again, in the middle of replaces too.
+    Blackout,
+    /// Servers are lost below the number of copies that every write must have.
+    Copies,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 10] = [
+    pub const ALL: [Focus; 13] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -42,6 +48,9 @@ impl Focus {
         Focus::Pair,
         Focus::Late,
         Focus::Power,
+        Focus::Flush,
+        Focus::Blackout,
+        Focus::Copies,
     ];
 
     pub fn name(self) -> &'static str {
@@ -56,11 +65,33 @@ impl Focus {
             Focus::Pair => "pair",
             Focus::Late => "late",
             Focus::Power => "power",
+            Focus::Flush => "flush",
+            Focus::Blackout => "blackout",
+            Focus::Copies => "copies",
         }
     }
 
     pub fn named(name: &str) -> Option<Focus> {
         Focus::ALL.into_iter().find(|focus| focus.name() == name)
+    }
+
+    /// What must happen in every run about it, on average.
+    pub fn aims(self) -> &'static [Fault] {
+        match self {
+            Focus::Replace => &[Fault::Attach, Fault::Detach, Fault::DiskFull],
+            Focus::Island => &[Fault::Partition],
+            Focus::Succession => &[Fault::Partition, Fault::ManagerCrash],
+            Focus::Departure => &[Fault::Partition, Fault::Detach],
+            Focus::Losses => &[Fault::ServerCrash, Fault::ServerPause],
+            Focus::Retries => &[Fault::ServerCrash, Fault::BreakLink],
+            Focus::Deletes => &[Fault::ServerCrash, Fault::CutPair],
+            Focus::Pair => &[Fault::ManagerCrash, Fault::ServerCrash],
+            Focus::Late => &[Fault::Late, Fault::Echo],
+            Focus::Power => &[Fault::PowerLost],
+            Focus::Flush => &[Fault::Flush, Fault::ServerCrash],
+            Focus::Blackout => &[Fault::Blackout],
+            Focus::Copies => &[Fault::ServerCrash, Fault::ServerPause],
+        }
     }
 
     /// Aims the plan at it.
@@ -169,6 +200,37 @@ impl Focus {
                 aim.each(&[Fault::Attach, Fault::Detach, Fault::AutoReplace], 3, end);
                 aim.each(&[Fault::BreakLink, Fault::Slow], 2, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 20);
+            }
+            Focus::Flush => {
+                plan.tombstone_micros = 0;
+                plan.islands = true;
+                aim.each(&[Fault::Flush], 10, end);
+                aim.together(&[Fault::Flush, Fault::ServerCrash], 3, 300_000, end);
+                aim.together(&[Fault::Flush, Fault::Attach], 3, 300_000, end);
+                aim.each(&[Fault::Late, Fault::Echo, Fault::BreakLink, Fault::Slow], 4, end);
+                aim.each(&[Fault::Detach, Fault::AutoReplace, Fault::Partition], 2, end);
+                aim.each(&[Fault::GatewayCrash, Fault::DiskFull], 1, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter, Class::Fleeting], 12);
+            }
+            Focus::Blackout => {
+                plan.servers = 3 + aim.random.below(3) as usize;
+                plan.servers_first = 3;
+                plan.sync_always = aim.random.permille(400);
+                aim.each(&[Fault::Blackout], 3, end);
+                aim.each(&[Fault::Attach, Fault::AutoReplace], 3, end);
+                aim.each(&[Fault::Detach, Fault::ServerCrash, Fault::BreakLink, Fault::Slow], 1, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 15);
+            }
+            Focus::Copies => {
+                plan.servers = 3 + aim.random.below(2) as usize;
+                plan.servers_first = plan.servers;
+                plan.copies_min = 2 + aim.random.below(2) as usize;
+                // Who counts copies must find those of deletes too.
+                plan.tombstone_micros = 600_000_000;
+                aim.together(&[Fault::ServerCrash, Fault::ServerCrash, Fault::ServerPause], 3, 700_000, end);
+                aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::CutPair], 2, end);
+                aim.each(&[Fault::AutoReplace, Fault::BreakLink, Fault::Slow], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 9);
             }
         }
         plan.strikes = aim.strikes;

@@ -14,6 +14,21 @@ pub struct Call {
     pub ending: Option<(u64, Ending)>,
 }
 
+/// A delete of all keys that begin with the prefix: of each by itself, not of all at one moment.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    pub prefix: Bytes,
+    pub invoked: u64,
+    pub ending: Option<(u64, Ending)>,
+}
+
+/// All copies lost their power at once: what was written in that time may be gone, from some moment of it on.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    pub from: u64,
+    pub upto: u64,
+}
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -28,6 +43,8 @@ pub enum Ending {
 #[derive(Debug, Default)]
 pub struct History {
     pub calls: Vec<Call>,
+    /// Numbered from [`FLUSHES_FROM`].
+    flushes: Vec<Flush>,
 }
 
 impl History {
@@ -36,9 +53,23 @@ impl History {
         self.calls.len() - 1
     }
 
+    pub fn flush(&mut self, prefix: Bytes, now: u64) -> usize {
+        self.flushes.push(Flush { prefix, invoked: now, ending: None });
+        FLUSHES_FROM + self.flushes.len() - 1
+    }
+
+    /// The flush of that number, if it is one's.
+    pub fn flush_of(&self, number: usize) -> Option<&Flush> {
+        self.flushes.get(number.checked_sub(FLUSHES_FROM)?)
+    }
+
     /// The first ending counts.
     pub fn finish(&mut self, number: usize, ending: Ending, now: u64) {
-        self.calls[number].ending.get_or_insert((now, ending));
+        let kept = match number.checked_sub(FLUSHES_FROM) {
+            Some(flush) => &mut self.flushes[flush].ending,
+            None => &mut self.calls[number].ending,
+        };
+        kept.get_or_insert((now, ending));
     }
 
     pub fn succeeded(&self) -> u64 {
@@ -46,8 +77,22 @@ impl History {
         self.calls.iter().filter(done).count() as u64
     }
 
+    /// Writes that were refused for lack of copies.
+    pub fn refused(&self) -> u64 {
+        let few = Ending::Nothing(GatewayError::Refused(Refusal::FewCopies));
+        self.calls
+            .iter()
+            .filter(|call| call.ending.as_ref().is_some_and(|(_, ending)| *ending == few))
+            .count() as u64
+    }
+
     pub fn of_key(&self, key: usize) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(move |call| call.key == key)
+    }
+
+    /// Flushes that delete that key.
+    pub fn flushes_of(&self, name: &[u8]) -> impl Iterator<Item = &Flush> {
+        self.flushes.iter().filter(move |flush| name.starts_with(&flush.prefix))
     }
 }
 
@@ -61,6 +106,12 @@ impl Call {
             Some((_, Ending::Answer(answer))) => Some(answer),
             Some((_, Ending::Nothing(_) | Ending::Unknown(_))) | None => None,
         }
+    }
+
+    /// Whether its effect may be gone, though it was answered.
+    pub fn may_be_lost(&self, losses: &[Loss]) -> bool {
+        let settled = self.ending.as_ref().map_or(u64::MAX, |(settled, _)| *settled);
+        losses.iter().any(|loss| self.invoked <= loss.upto && settled >= loss.from)
     }
 
     /// Whether it may have had an effect that nobody confirmed.
@@ -87,6 +138,9 @@ impl Ending {
         }
     }
 }
+
+/// No run has so many calls.
+const FLUSHES_FROM: usize = 1 << 40;
 
 /// What a call's token looks like in a value: no two calls of a run share one.
 pub fn token(number: u64) -> Bytes {

@@ -35,6 +35,8 @@ pub struct Report {
     pub calls: u64,
     /// Calls that were answered.
     pub succeeded: u64,
+    /// Writes that were refused for lack of copies.
+    pub refused: u64,
     /// Spaces that were made.
     pub spaces: u64,
     /// More copies were lost than the store promises to bear: an operator had to accept the loss.
@@ -75,11 +77,14 @@ fn text(panic: &(dyn Any + Send)) -> String {
 /// What came of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
+    /// What all of them were about.
+    pub focus: Option<Focus>,
     pub runs: u64,
     pub micros: u64,
     pub faults: BTreeMap<Fault, u64>,
     pub calls: u64,
     pub succeeded: u64,
+    pub refused: u64,
     pub spaces: u64,
     pub failures: BTreeMap<u64, String>,
     /// Runs in which nothing succeeded.
@@ -93,6 +98,7 @@ impl Summary {
         self.micros += report.micros;
         self.calls += report.calls;
         self.succeeded += report.succeeded;
+        self.refused += report.refused;
         self.spaces += report.spaces;
         self.idle += u64::from(report.succeeded == 0);
         self.excused += u64::from(report.excused);
@@ -118,12 +124,22 @@ impl Summary {
                 self.excused, self.runs
             ));
         }
-        if self.runs < RUNS_FOR_FAULTS {
-            return None;
+        if self.focus == Some(Focus::Copies) && self.refused < self.runs {
+            return Some(format!(
+                "only {} writes were refused for lack of copies in {} runs",
+                self.refused, self.runs
+            ));
         }
-        let rare =
-            Fault::ALL.iter().find(|fault| self.faults.get(fault).copied().unwrap_or(0) * 50 < self.runs);
-        rare.map(|fault| format!("{} took effect too rarely: {:?}", fault.name(), self.faults.get(fault)))
+        let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
+        let rare = match self.focus {
+            Some(focus) => focus.aims().iter().copied().find(|fault| struck(fault) < self.runs),
+            None if self.runs < RUNS_FOR_FAULTS => None,
+            None => {
+                let mut all = Fault::ALL.into_iter().filter(|fault| fault.is_chance());
+                all.find(|fault| struck(fault) * 50 < self.runs)
+            }
+        };
+        rare.map(|fault| format!("{} took effect too rarely: {:?}", fault.name(), self.faults.get(&fault)))
     }
 }
 
@@ -137,7 +153,7 @@ pub fn run_many(
     progress: impl Fn(u64, Option<(u64, &str)>) -> bool + Sync,
 ) -> Summary {
     let next = AtomicU64::new(0);
-    let summary = Mutex::new(Summary::default());
+    let summary = Mutex::new(Summary { focus: options.focus, ..Summary::default() });
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -169,7 +185,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 25] = [
+pub const RULES: [Mutation; 30] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -195,4 +211,9 @@ pub const RULES: [Mutation; 25] = [
     Mutation::SwitchUnreported,
     Mutation::ClearedUnconfirmed,
     Mutation::OldReportsCount,
+    Mutation::FlushEarly,
+    Mutation::FlushPassesPending,
+    Mutation::FlushAgain,
+    Mutation::FewCopiesTaken,
+    Mutation::FirstLostLeads,
 ];

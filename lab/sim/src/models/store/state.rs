@@ -153,7 +153,7 @@ impl State {
         self.events += 1;
         one.call.ending = Some((self.events, ending));
         let begun = self.asks.iter().filter(|ask| ask.begun).map(|ask| &ask.call);
-        self.wrong = linear::check(begun, 0).err();
+        self.wrong = linear::check(begun, [].iter(), &[], 0).err();
     }
 }
 

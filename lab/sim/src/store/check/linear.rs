@@ -2,16 +2,23 @@
 //! answers, remembering the dead ends.
 
 use super::Verdict;
-use super::steps::{Step, blur_unseen, clock_of, in_likely_order, settle_seen, twins};
+use super::steps::{Act, Step, blur_unseen, clock_of, explain, in_likely_order, settle_seen, twins};
 use crate::check::fingerprint;
-use crate::store::history::Call;
+use crate::store::history::{Call, Flush, Loss};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::collections::{BTreeMap, HashSet};
 
-/// Whether some order of the calls explains all answers. A value whose expiry is below `far` may vanish.
-pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
-    let mut steps: Vec<Step> = calls.filter_map(Step::of).collect();
+/// Whether some order of the calls, and of the flushes of the key, explains all answers. A value whose expiry is below
+/// `far` may vanish, and after a loss the key is as it was at some moment of it.
+pub fn check<'a>(
+    calls: impl Iterator<Item = &'a Call>,
+    flushes: impl Iterator<Item = &'a Flush>,
+    losses: &[Loss],
+    far: i64,
+) -> Verdict {
+    let mut steps: Vec<Step> = calls.filter_map(Step::of).chain(flushes.filter_map(Step::of_flush)).collect();
+    steps.extend(losses.iter().flat_map(Step::of_loss));
     settle_seen(&mut steps);
     blur_unseen(&mut steps, far);
     in_likely_order(&mut steps);
@@ -32,9 +39,15 @@ pub fn check<'a>(calls: impl Iterator<Item = &'a Call>, far: i64) -> Verdict {
     Ok(())
 }
 
-/// What a key holds.
+/// What a key holds, and what it would hold after the loss of power that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
+    now: Version,
+    kept: Option<Version>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Version {
     /// 0: nothing.
     content: u32,
     /// The version's, or one that it is not below.
@@ -46,7 +59,7 @@ struct State {
     fleeting: bool,
 }
 
-impl State {
+impl Version {
     fn may_have(&self, clock: u64) -> bool {
         if self.told { self.clock == clock } else { self.clock <= clock }
     }
@@ -118,10 +131,11 @@ impl<'a> Search<'a> {
         let may = |step: &Step, index: usize| open(done, index) && step.invoked <= bound;
         let candidates: Vec<usize> =
             (0..self.steps.len()).filter(|&index| may(&self.steps[index], index)).collect();
-        // What fits and changes nothing may as well stand here: no other order would do better.
+        // What fits and changes nothing may as well stand here: no other order would do better. A flush that finds
+        // nothing may have been meant for what comes.
         for &index in &candidates {
             let step = &self.steps[index];
-            if !step.is_open() && self.fits(state, before, step) == Some(state) {
+            if !step.is_open() && step.act == Act::Call && self.fits(state, before, step) == Some(state) {
                 return self.place_one(done, index, state, None, count);
             }
         }
@@ -163,14 +177,29 @@ impl<'a> Search<'a> {
     /// that were placed for it.
     fn fits(&mut self, state: State, before: Option<Before>, step: &Step) -> Option<State> {
         let next = self.after(state, step)?;
-        let early =
-            before.filter(|_| !step.is_open()).is_some_and(|before| self.after(before.state, step).is_some());
+        // What is kept, is kept with the unknown ones before it or without them. What is appended to nothing shows
+        // that all before it was deleted, by calls that nothing else shows.
+        let anew = matches!(*step.operation, Operation::Append { .. })
+            && self.contents[state.now.content as usize].is_empty();
+        let early = before
+            .filter(|_| !step.is_open() && step.act != Act::Kept && !anew)
+            .is_some_and(|before| self.after(before.state, step).is_some());
         (!early).then_some(next)
     }
 
-    /// The state after that call, if the call gives its answer in this one; of an unknown call, if it changes
-    /// anything.
     fn after(&mut self, state: State, step: &Step) -> Option<State> {
+        let State { now, kept } = state;
+        match step.act {
+            Act::Call => self.called(now, step).map(|now| State { now, kept }),
+            Act::Flushed => Some(State { now: Version::default(), kept }),
+            Act::Kept => Some(State { now, kept: Some(now) }),
+            Act::Back => kept.map(|now| State { now, kept: None }),
+        }
+    }
+
+    /// The version after that call, if the call gives its answer in this one; of an unknown call, if it changes
+    /// anything.
+    fn called(&mut self, state: Version, step: &Step) -> Option<Version> {
         let next = match step.answer {
             None => self.effect(state, &step.operation, None).filter(|next| *next != state),
             Some(answer) => self.answered(state, &step.operation, answer),
@@ -178,10 +207,10 @@ impl<'a> Search<'a> {
         if next.is_some() || !state.fleeting || state.content == 0 {
             return next;
         }
-        self.after(State::default(), step)
+        self.called(Version::default(), step)
     }
 
-    fn answered(&mut self, state: State, operation: &Operation, answer: &Answer) -> Option<State> {
+    fn answered(&mut self, state: Version, operation: &Operation, answer: &Answer) -> Option<Version> {
         let there = state.content != 0;
         let holds = match (answer, operation) {
             (Answer::Reply(reply), Operation::Get) => return self.seen(state, reply),
@@ -204,17 +233,17 @@ impl<'a> Search<'a> {
     }
 
     /// What a read showed is what is there.
-    fn seen(&mut self, state: State, reply: &Reply) -> Option<State> {
+    fn seen(&mut self, state: Version, reply: &Reply) -> Option<Version> {
         let Reply::Value { clock, flags, data, .. } = reply else { return None };
         let same = state.content != 0
             && self.contents[state.content as usize] == *data
             && state.flags == *flags
             && state.may_have(*clock);
-        same.then_some(State { clock: *clock, told: true, ..state })
+        same.then_some(Version { clock: *clock, told: true, ..state })
     }
 
     /// What a write leaves behind, if its condition holds; with its reply, if that is right.
-    fn effect(&mut self, state: State, operation: &Operation, reply: Option<&Reply>) -> Option<State> {
+    fn effect(&mut self, state: Version, operation: &Operation, reply: Option<&Reply>) -> Option<Version> {
         let there = state.content != 0;
         // A version's clock is above that of the version it replaces.
         let (clock, told) = match reply {
@@ -227,7 +256,7 @@ impl<'a> Search<'a> {
         if operation_unique(operation).is_some_and(|unique| !there || !state.may_have(unique)) {
             return None;
         }
-        let state = State { clock, told, ..state };
+        let state = Version { clock, told, ..state };
         let old = self.contents[state.content as usize].clone();
         match operation {
             Operation::Get => None,
@@ -240,13 +269,13 @@ impl<'a> Search<'a> {
             }
             Operation::Append { data, .. } if there => {
                 let content = self.content([&old[..], data].concat().into());
-                Some(State { content, ..state })
+                Some(Version { content, ..state })
             }
             Operation::Prepend { data, .. } if there => {
                 let content = self.content([data, &old[..]].concat().into());
-                Some(State { content, ..state })
+                Some(Version { content, ..state })
             }
-            Operation::Delete { .. } if there => Some(State::default()),
+            Operation::Delete { .. } if there => Some(Version::default()),
             Operation::Touch { expiry } if there => {
                 let right = match reply {
                     // Its flags are not looked at: writes that no read saw are all taken for the same one.
@@ -254,7 +283,7 @@ impl<'a> Search<'a> {
                     Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Value { .. }) => false,
                     None => true,
                 };
-                right.then_some(State { fleeting: self.fleeting(*expiry), ..state })
+                right.then_some(Version { fleeting: self.fleeting(*expiry), ..state })
             }
             Operation::GetAndTouch { expiry } if there => {
                 let shown = match reply {
@@ -262,7 +291,7 @@ impl<'a> Search<'a> {
                     Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. }) => false,
                     None => true,
                 };
-                shown.then_some(State { fleeting: self.fleeting(*expiry), ..state })
+                shown.then_some(Version { fleeting: self.fleeting(*expiry), ..state })
             }
             Operation::Add64 { delta, initial, .. } => {
                 let number = match (there, initial) {
@@ -274,7 +303,7 @@ impl<'a> Search<'a> {
                     return None;
                 }
                 let content = self.content(number.to_string().into());
-                Some(State { content, ..state })
+                Some(Version { content, ..state })
             }
             Operation::Add { .. }
             | Operation::Replace { .. }
@@ -287,16 +316,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn version(&mut self, state: State, data: &Bytes, flags: u32, expiry: i64) -> Option<State> {
+    fn version(&mut self, state: Version, data: &Bytes, flags: u32, expiry: i64) -> Option<Version> {
         let (content, fleeting) = (self.content(data.clone()), self.fleeting(expiry));
-        Some(State { content, flags, fleeting, ..state })
+        Some(Version { content, flags, fleeting, ..state })
     }
 
     fn fleeting(&self, expiry: i64) -> bool {
         expiry != 0 && expiry < self.far
     }
 
-    fn number(&self, state: State) -> Option<u64> {
+    fn number(&self, state: Version) -> Option<u64> {
         std::str::from_utf8(&self.contents[state.content as usize]).ok()?.parse().ok()
     }
 
@@ -326,32 +355,6 @@ fn operation_unique(operation: &Operation) -> Option<u64> {
         | Operation::Replace { .. }
         | Operation::Touch { .. } => None,
     }
-}
-
-fn explain(steps: &[Step], placed: usize, stuck: usize) -> String {
-    let mut text = format!("no order explains these {} calls (at most {placed} fit", steps.len());
-    if let Some(step) = steps.get(stuck) {
-        text.push_str(&format!(
-            ", then not {:?} = {:?} called at {:.6}",
-            step.operation,
-            step.answer,
-            step.invoked as f64 / 1e6
-        ));
-    }
-    text.push_str("):");
-    for step in steps {
-        let settled = match step.settled {
-            u64::MAX => "?".to_owned(),
-            settled => format!("{:.6}", settled as f64 / 1e6),
-        };
-        text.push_str(&format!(
-            "\n  {:>10.6} .. {settled:>10} {:?} = {:?}",
-            step.invoked as f64 / 1e6,
-            step.operation,
-            step.answer
-        ));
-    }
-    text
 }
 
 /// States visited before the search is given up: some hundred megabytes.
@@ -391,7 +394,12 @@ mod tests {
     }
 
     fn verdict(calls: &[Call]) -> Verdict {
-        check(calls.iter(), FAR)
+        check(calls.iter(), [].iter(), &[], FAR)
+    }
+
+    fn flush(invoked: u64, settled: Option<u64>) -> Flush {
+        let ending = settled.map(|settled| (settled, Ending::Answer(done(0))));
+        Flush { prefix: Bytes::new(), invoked, ending }
     }
 
     #[test]
@@ -433,6 +441,89 @@ mod tests {
         ];
         verdict(&calls[..3]).unwrap();
         verdict(&calls).unwrap_err();
+    }
+
+    #[test]
+    fn a_flush_that_is_done_has_deleted_what_was_there_before_it() {
+        let calls = [call((0, 10), set(1), done(4)), get((50, 60), 4, 1)];
+        check(calls.iter(), [flush(20, Some(30))].iter(), &[], FAR).unwrap_err();
+        // They overlap: the flush was first.
+        check(calls.iter(), [flush(5, Some(30))].iter(), &[], FAR).unwrap();
+        // Nobody knows whether it was.
+        check(calls.iter(), [flush(20, None)].iter(), &[], FAR).unwrap();
+    }
+
+    #[test]
+    fn a_flush_deletes_once() {
+        let missing = |times| call(times, Operation::Get, Answer::Missing);
+        let calls = [
+            call((0, 10), set(1), done(4)),
+            missing((31, 40)),
+            call((41, 50), set(2), done(5)),
+            missing((51, 60)),
+        ];
+        for settled in [Some(30), None] {
+            check(calls[..3].iter(), [flush(20, settled)].iter(), &[], FAR).unwrap();
+            check(calls.iter(), [flush(20, settled)].iter(), &[], FAR).unwrap_err();
+            check(calls.iter(), [flush(20, settled), flush(21, None)].iter(), &[], FAR).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_builds_on_the_value_before_is_before_the_flush_or_finds_nothing() {
+        let append = Operation::Append { unique: None, data: token(2) };
+        let calls = [
+            call((0, 10), set(1), done(4)),
+            call((20, 40), append.clone(), done(5)),
+            call((50, 60), Operation::Get, value(5, b"<1><2>")),
+        ];
+        check(calls.iter(), [flush(15, Some(45))].iter(), &[], FAR).unwrap_err();
+        let gone = [calls[0].clone(), calls[1].clone(), call((50, 60), Operation::Get, Answer::Missing)];
+        check(gone.iter(), [flush(15, Some(45))].iter(), &[], FAR).unwrap();
+        let late = [calls[0].clone(), call((20, 40), append, Answer::NotStored)];
+        check(late.iter(), [flush(15, Some(45))].iter(), &[], FAR).unwrap();
+    }
+
+    #[test]
+    fn an_append_may_follow_a_flush_and_an_add_that_nobody_knows_of() {
+        let add = Operation::Add { flags: 0, expiry: 0, data: Bytes::new() };
+        let append = |number| Operation::Append { unique: None, data: token(number) };
+        let calls = [
+            call((0, 10), add.clone(), done(4)),
+            call((11, 12), append(1), done(5)),
+            perhaps(13, add),
+            call((20, 30), append(2), done(6)),
+            call((40, 50), Operation::Get, value(6, b"<2>")),
+        ];
+        check(calls.iter(), [flush(14, None)].iter(), &[], FAR).unwrap();
+        verdict(&calls).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_written_before_a_loss_is_there_after_it() {
+        let loss = [Loss { from: 100, upto: 200 }];
+        let verdict = |calls: &[Call]| check(calls.iter(), [].iter(), &loss, FAR);
+        let missing = call((210, 220), Operation::Get, Answer::Missing);
+        verdict(&[call((0, 10), set(1), done(4)), missing]).unwrap_err();
+        let calls = [
+            call((0, 10), set(1), done(4)),
+            call((110, 120), set(2), done(5)),
+            get((130, 140), 5, 2),
+            call((150, 160), set(3), done(6)),
+        ];
+        // Any of those that were there in that time, and then that one.
+        for (number, clock) in [(1, 4), (2, 5), (3, 6)] {
+            verdict(&[&calls[..], &[get((210, 220), clock, number)]].concat()).unwrap();
+        }
+        let both = [get((210, 220), 4, 1), get((230, 240), 5, 2)];
+        verdict(&[&calls[..], &both].concat()).unwrap_err();
+        // Before it, nothing is lost.
+        verdict(&[&calls[..], &[get((170, 180), 5, 2)]].concat()).unwrap_err();
+        // One of unknown outcome that was seen before the loss is there afterwards, or is not.
+        let seen = [perhaps(20, set(2)), get((130, 140), 5, 2)];
+        for (number, clock) in [(1, 4), (2, 5)] {
+            verdict(&[&calls[..1], &seen, &[get((210, 220), clock, number)]].concat()).unwrap();
+        }
     }
 
     #[test]

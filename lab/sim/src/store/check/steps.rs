@@ -1,6 +1,6 @@
 //! [`Step`]: a call as the search for an order wants it, and what is known of it before the search begins.
 
-use crate::store::history::{Call, Ending, tokens};
+use crate::store::history::{Call, Ending, Flush, Loss, tokens};
 use bytes::Bytes;
 use kumo_cluster::{Answer, Operation, Reply};
 use std::borrow::Cow;
@@ -17,6 +17,20 @@ pub struct Step<'a> {
     pub answer: Option<&'a Answer>,
     /// It did, as a read shows, and its version's clock is at most this.
     happened: Option<u64>,
+    pub act: Act,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// What its operation says.
+    Call,
+    /// A flush that is done: whether there was anything to delete, nobody was told.
+    Flushed,
+    /// What is there now is what the disks keep of a time at whose end the power fails.
+    Kept,
+    /// The power is back, and what was kept is there.
+    Back,
 }
 
 impl Step<'_> {
@@ -33,6 +47,36 @@ impl Step<'_> {
             operation: Cow::Borrowed(&call.operation),
             answer,
             happened: None,
+            act: Act::Call,
+        })
+    }
+
+    /// What a flush does to one key. One of unknown outcome is like a delete of unknown outcome.
+    pub fn of_flush(flush: &Flush) -> Option<Step<'_>> {
+        let (settled, answer) = match &flush.ending {
+            Some((settled, Ending::Answer(answer))) => (*settled, Some(answer)),
+            Some((_, Ending::Nothing(_))) => return None,
+            Some((_, Ending::Unknown(_))) | None => (u64::MAX, None),
+        };
+        Some(Step {
+            invoked: flush.invoked,
+            settled,
+            operation: Cow::Owned(Operation::Delete { unique: None }),
+            answer,
+            happened: None,
+            act: if answer.is_some() { Act::Flushed } else { Act::Call },
+        })
+    }
+
+    /// What a loss of power does to every key.
+    pub fn of_loss<'b>(loss: &Loss) -> [Step<'b>; 2] {
+        [(loss.from, Act::Kept), (loss.upto, Act::Back)].map(|(invoked, act)| Step {
+            invoked,
+            settled: loss.upto,
+            operation: Cow::Owned(Operation::Get),
+            answer: Some(&Answer::Missing),
+            happened: None,
+            act,
         })
     }
 
@@ -62,7 +106,7 @@ impl Step<'_> {
 
     /// Of the version it made or saw.
     fn clock(&self) -> Option<u64> {
-        let Some(answer) = self.answer else { return self.happened };
+        let Some(answer) = self.answer.filter(|_| self.act == Act::Call) else { return self.happened };
         match answer {
             Answer::Reply(reply) => Some(clock_of(reply)),
             Answer::Missing
@@ -176,4 +220,31 @@ pub fn clock_of(reply: &Reply) -> u64 {
         | Reply::Value { clock, .. }
         | Reply::Touched { clock, .. } => *clock,
     }
+}
+
+/// That no order was found, for a reader: how far the search came, and all calls.
+pub fn explain(steps: &[Step], placed: usize, stuck: usize) -> String {
+    let mut text = format!("no order explains these {} calls (at most {placed} fit", steps.len());
+    if let Some(step) = steps.get(stuck) {
+        text.push_str(&format!(
+            ", then not {:?} = {:?} called at {:.6}",
+            step.operation,
+            step.answer,
+            step.invoked as f64 / 1e6
+        ));
+    }
+    text.push_str("):");
+    for step in steps {
+        let settled = match step.settled {
+            u64::MAX => "?".to_owned(),
+            settled => format!("{:.6}", settled as f64 / 1e6),
+        };
+        text.push_str(&format!(
+            "\n  {:>10.6} .. {settled:>10} {:?} = {:?}",
+            step.invoked as f64 / 1e6,
+            step.operation,
+            step.answer
+        ));
+    }
+    text
 }

@@ -58,6 +58,7 @@ impl World {
         if let Some(seat) = seat {
             self.seats[seat].open = Some(number);
         }
+        self.note_space(number);
         let node = self.processes.get_mut(&process);
         if let Some(Program::Gateway(node)) = node.map(|process| &mut process.program) {
             node.tickets.insert(number);
@@ -66,6 +67,10 @@ impl World {
     }
 
     pub fn call(&mut self, process: ProcessId, number: usize) {
+        if let Some(flush) = self.history.flush_of(number) {
+            let input = GatewayInput::Flush { ticket: number as u64, prefix: flush.prefix.clone() };
+            return self.gateway_step(process, input);
+        }
         let call = &self.history.calls[number];
         let key = &self.plan.keys[call.key];
         let input = GatewayInput::Call {
@@ -87,10 +92,15 @@ impl World {
         if !known {
             return self.fail(format!("#{number} is answered, and nobody waits for it: {result:?}"));
         }
-        self.ended(number, Ending::of(result));
+        let ending = Ending::of(result);
+        self.count_copies(number, &ending);
+        self.ended(number, ending);
     }
 
     fn ended(&mut self, number: usize, ending: Ending) {
+        if self.history.flush_of(number).is_some() {
+            return self.flush_ended(number, ending);
+        }
         let call = &self.history.calls[number];
         let (seat, key) = (call.caller, call.key);
         self.history.finish(number, ending.clone(), self.now);

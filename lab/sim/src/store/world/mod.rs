@@ -1,8 +1,11 @@
 //! [`World`]: all hosts of one store cluster, in one thread, in virtual time. What is tested is what runs: the
 //! shell's sockets, files and timers are replaced, and nothing else.
 
+mod blackouts;
 mod callers;
+mod copies;
 mod finish;
+mod flushes;
 mod gateways;
 mod links;
 mod managers;
@@ -56,6 +59,10 @@ pub struct World {
     lost_lives: BTreeSet<kumo_cluster::Incarnation>,
     /// Servers that lost something with their power, and the life that did.
     forgetful: BTreeMap<SocketAddr, kumo_cluster::Incarnation>,
+    /// Calls that were made in a space that all had adopted.
+    in_space: BTreeMap<usize, SpaceNumber>,
+    /// When all servers lost something with their power.
+    blackouts: Vec<u64>,
     /// What the replicas of the cell had executed, by how far they were.
     digests: BTreeMap<Instance, u64>,
     /// Hosts whose messages take longer, by how much.
@@ -211,6 +218,8 @@ impl World {
             spaces: BTreeMap::new(),
             lost_lives: BTreeSet::new(),
             forgetful: BTreeMap::new(),
+            in_space: BTreeMap::new(),
+            blackouts: Vec::new(),
             digests: BTreeMap::new(),
             slow: BTreeMap::new(),
             working: true,
@@ -452,6 +461,7 @@ impl World {
             faults: self.struck,
             calls: self.history.calls.len() as u64,
             succeeded: self.history.succeeded(),
+            refused: self.history.refused(),
             spaces: self.spaces.len() as u64,
             excused: self.excused,
             failure: self.failure,

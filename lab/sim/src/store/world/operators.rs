@@ -46,6 +46,7 @@ impl World {
             }
             Fault::Rate => ControlRequest::Rate { bytes: [0, 100, 10_000][self.draw(fault, 0, 2) as usize] },
             Fault::AutoReplace => ControlRequest::AutoReplace { on: self.draw(fault, 0, 3) > 0 },
+            Fault::Flush => return self.flush_keys(),
             fault => unreachable!("{fault:?} is no wish"),
         };
         self.ask(Some(fault), request);

@@ -2,7 +2,7 @@
 
 use super::links::Target;
 use super::processes::{ProcessId, Program};
-use super::{Event, World};
+use super::{Event, Slot, World};
 use crate::store::engine::Engine;
 use kumo_cluster::{
     Early, GatewayInput, Incarnation, Mutation, Seat, Server, ServerEffect, ServerId, ServerInput,
@@ -32,7 +32,7 @@ impl World {
             previous,
             cluster: space.as_ref().map(|space| space.cluster),
             space,
-            copies_min: 1,
+            copies_min: self.plan.copies_min,
             early: Early::default(),
             value_bytes_max: VALUE_BYTES_MAX,
             tombstone_micros_min: self.plan.tombstone_micros,
@@ -49,16 +49,16 @@ impl World {
         let Some((now, wall)) = self.local(id) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Program::Server(node) = &mut process.program else { return };
-        let slot = &mut self.slots[process.slot];
-        if self.now >= slot.synced_at + SYNC_MICROS {
-            slot.synced_at = self.now;
-            slot.engine.sync();
-        }
+        let slot = process.slot;
+        self.slots[slot].sync_if_due(self.now);
         let mut effects = Vec::new();
         if let Some(wall) = wall {
             node.core.step(now, ServerInput::Wall(wall), &mut effects);
         }
         node.core.step(now, input, &mut effects);
+        if self.plan.sync_always {
+            self.slots[slot].engine.sync();
+        }
         for effect in effects {
             self.server_effect(id, effect);
         }
@@ -171,9 +171,19 @@ impl World {
     }
 }
 
+impl Slot {
+    /// Its disk is made to keep what was written, if it is time.
+    pub fn sync_if_due(&mut self, now: u64) {
+        if now >= self.synced_at + SYNC_MICROS {
+            self.synced_at = now;
+            self.engine.sync();
+        }
+    }
+}
+
 /// Longest value that append may make: more than any run makes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 /// A disk is made to keep what was written so often: the default of `--sync interval`.
-const SYNC_MICROS: u64 = 100_000;
+pub const SYNC_MICROS: u64 = 100_000;
 /// The default.
 pub const KEEPALIVE_MICROS: u64 = 2_000_000;

@@ -31,6 +31,7 @@ impl World {
             Fault::Late => self.late_bytes(),
             Fault::Echo => self.echo(),
             Fault::PowerLost => self.lose_power(),
+            Fault::Blackout => self.blackout(),
             Fault::Attach
             | Fault::Detach
             | Fault::Replace
@@ -38,7 +39,8 @@ impl World {
             | Fault::Cancel
             | Fault::PauseJob
             | Fault::Rate
-            | Fault::AutoReplace => unreachable!("an operator's wish does not strike"),
+            | Fault::AutoReplace
+            | Fault::Flush => unreachable!("an operator's wish does not strike"),
         };
         *self.struck.entry(fault).or_default() += u64::from(effect);
         let name = fault.name();
