@@ -323,8 +323,8 @@ pub enum ManagerNote {
     FaultProposed {
         server: ServerId,
     },
-    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
-    /// say which counts. Once a term.
+    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same, or make a restored
+    /// store equal to a ring without its records: an operator has to say which counts. Once a term.
     StoresDiffer,
     Space {
         space: Space,

@@ -80,7 +80,11 @@ impl Manager {
         let wish = wanted.then(|| self.wish(now, cluster)).flatten();
         let delay = self.settings.replace_delay_micros;
         let differ = wish.as_ref().is_some_and(|wish| self.would_differ(&wish.attach, cluster));
+        let left_out = wanted && self.outside(now, space).iter().any(|&life| self.would_forget(life, space));
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        if left_out && !std::mem::replace(&mut term.differ_noted, true) {
+            effects.push(ManagerEffect::Note(ManagerNote::StoresDiffer));
+        }
         let Some(wish) = wish else {
             term.quiet = None;
             return;
@@ -109,7 +113,8 @@ impl Manager {
 
     fn wish(&self, now: Time, cluster: &Cluster) -> Option<Wish> {
         let space = cluster.space();
-        let attach = self.outside(now, space);
+        let mut attach = self.outside(now, space);
+        attach.retain(|&life| !self.would_forget(life, space));
         // Whoever restarted will be lost in a moment, and can be attached then.
         let restarted = self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));
         let coming = addresses(&attach);
@@ -214,6 +219,14 @@ impl Manager {
         }
         let above = self.peers.stamped_upto(&attach);
         Ok(Order::Replace { number: cluster.space().number, above, attach, detach, accept_loss })
+    }
+
+    /// It brings records of no cluster, a restored backup, and would be made equal to those that have a ring already:
+    /// what only it holds would be gone. An operator may want that.
+    fn would_forget(&self, life: ServerId, space: &Space) -> bool {
+        let alive = self.peers.heard(&life).map(|heard| &heard.alive);
+        let brings = alive.is_some_and(|alive| alive.cluster.is_none() && alive.stamped > SpaceNumber(0));
+        brings && !space.rhs.is_empty()
     }
 
     /// They would be the first ring, which is made without a copy, and do not hold the same.

@@ -129,3 +129,14 @@ fn auto_replace_joins_stores_that_hold_the_same() {
     assert_eq!(attached(&bench), 3);
     assert!(!bench.notes.contains(&ManagerNote::StoresDiffer));
 }
+
+#[test]
+fn auto_replace_leaves_a_restored_store_that_comes_late_to_an_operator() {
+    let mut bench = connected(restored);
+    done(&mut bench, attach([2], true));
+    done(&mut bench, ControlRequest::AutoReplace { on: true });
+    pass(&mut bench, 20_000_000, restored);
+    assert_eq!(bench.log.cluster.space().whs.len(), 2, "the new one is taken in, the restored one is not");
+    let said = bench.notes.iter().filter(|note| **note == ManagerNote::StoresDiffer).count();
+    assert_eq!(said, 1);
+}
