@@ -54,6 +54,8 @@ pub enum Mutation {
     ClearedUnconfirmed,
     /// What a server reported in an earlier space counts in the current one.
     OldReportsCount,
+    /// A copy is said to be done before it is safe from a loss of power.
+    CopyUnsafe,
     /// A flush is done before its tombstones are committed.
     FlushEarly,
     /// A flush passes over keys with a write under way.

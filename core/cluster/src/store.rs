@@ -84,6 +84,17 @@ pub trait Store {
         count: usize,
     ) -> Result<Vec<(StoreKey, Head)>, Fault>;
 
+    /// How far it was written: grows with every change.
+    fn written(&self) -> u64 {
+        0
+    }
+
+    /// As far as this a loss of power takes nothing that it would not take from an answered write, too. A store that
+    /// forgets with its process, or is made safe before anybody hears of a change, is safe at once.
+    fn safe_upto(&self) -> u64 {
+        u64::MAX
+    }
+
     /// The last write found no room. A server stamps nothing new while it is so.
     fn is_full(&self) -> bool;
 

@@ -140,6 +140,17 @@ impl Store for Engine {
         Ok(self.shared.core.scan(first, last, after, count))
     }
 
+    fn written(&self) -> u64 {
+        self.shared.core.files().map_or(0, |files| files.log.mark())
+    }
+
+    fn safe_upto(&self) -> u64 {
+        match self.shared.core.files() {
+            Some(files) if files.log.syncs_at_intervals().is_some() => files.log.safe_upto(),
+            Some(_) | None => u64::MAX,
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.shared.core.files().is_some_and(|files| files.log.is_full())
     }

@@ -8,7 +8,7 @@ use crate::segment::{HEADER_BYTES, Segment};
 use kumo_cluster::Fault;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 /// The log. Whoever appends holds the lock of the key's shard, so that the order of the log is the order in which
@@ -27,6 +27,8 @@ pub struct Log {
     /// A sync failed. The system may have dropped what it could not write and will not say so twice, so nothing
     /// is accepted any more until a restart has looked at what is there.
     broken: OnceLock<Fault>,
+    /// Up to this [`mark`](Log::mark) all is on the disk.
+    safe: AtomicU64,
     /// The bytes of the record that found no room at last; 0: the last one found it.
     lacking: AtomicUsize,
 }
@@ -85,6 +87,7 @@ impl Log {
             segments: RwLock::new(segments),
             syncing: Mutex::new(()),
             broken: OnceLock::new(),
+            safe: AtomicU64::new(0),
             lacking: AtomicUsize::new(0),
         }
     }
@@ -141,14 +144,17 @@ impl Log {
     /// Forces everything appended to the disk.
     pub fn sync(&self) -> Result<(), Fault> {
         self.unbroken()?;
-        let segments: Vec<(Arc<Segment>, u64)> = {
+        let (segments, upto): (Vec<(Arc<Segment>, u64)>, u64) = {
             let mut tail = self.tail();
             self.write_out(&mut tail)?;
             let all = tail.closed.iter().chain([&tail.active]);
             let unsynced = all.filter(|segment| segment.synced() < segment.written());
-            unsynced.map(|segment| (segment.clone(), segment.written())).collect()
+            (unsynced.map(|segment| (segment.clone(), segment.written())).collect(), tail.mark())
         };
-        let Some((last, bytes)) = segments.last() else { return Ok(()) };
+        let Some((last, bytes)) = segments.last() else {
+            self.safe.fetch_max(upto, Ordering::AcqRel);
+            return Ok(());
+        };
         let mark = (last.number, *bytes);
         let _turn = self.syncing.lock().expect("no panic under this lock");
         self.unbroken()?;
@@ -160,9 +166,20 @@ impl Log {
             }
             segment.synced.fetch_max(*written, Ordering::AcqRel);
         }
+        self.safe.fetch_max(upto, Ordering::AcqRel);
         let mut tail = self.tail();
         tail.unmarked = tail.unmarked.max(Some(mark));
         Ok(())
+    }
+
+    /// The end of the log: grows with every record.
+    pub fn mark(&self) -> u64 {
+        self.tail().mark()
+    }
+
+    /// The mark up to which all was synced.
+    pub fn safe_upto(&self) -> u64 {
+        self.safe.load(Ordering::Acquire)
     }
 
     /// Makes the next segment if the active one is half full: the slow part of closing a segment, done ahead. Of a full
@@ -334,6 +351,11 @@ impl Log {
 impl Tail {
     fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
+    }
+
+    /// Segments are far below 4 GiB: a place in one is 32 bits.
+    fn mark(&self) -> u64 {
+        u64::from(self.active.number) << 32 | self.end()
     }
 
     fn push(&mut self, record: &LogRecord) -> u64 {

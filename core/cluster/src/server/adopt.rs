@@ -71,6 +71,8 @@ impl<S: Store> Server<S> {
         self.announce(effects);
         self.send_kept(now, kept, effects);
         self.begin_settlement(now, effects);
+        // Those who copy begin again what was not answered.
+        self.unsafe_copies.clear();
         self.plan_copies(now, effects);
         self.alive(now, None, effects);
         self.tick_at = now;

@@ -9,6 +9,16 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What is to be said of a copy once it is safe. The sender asks again meanwhile: one for each that it has under way.
+#[derive(Clone, Debug)]
+pub(super) struct UnsafeCopy {
+    /// How far the store was written.
+    written: u64,
+    from: ServerId,
+    range: Range,
+    message: Message,
+}
+
 impl<S: Store> Server<S> {
     pub(super) fn copy_digest(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
         let Message::CopyDigest { job, space, range, count, digest: sum } = message else { return };
@@ -22,6 +32,9 @@ impl<S: Store> Server<S> {
         let Some(mut values) = self.held_or_not(from, job, range, effects) else { return };
         values.retain(|(_, head)| head.kind == Kind::Value);
         let message = if digest(&values) == (count, sum) {
+            if part == Part::Catching {
+                return self.copied(from, Message::CopySame { job, range }, range, effects);
+            }
             Message::CopySame { job, range }
         } else {
             match part {
@@ -46,13 +59,38 @@ impl<S: Store> Server<S> {
         }
         let Some(here) = self.held_or_not(from, job, range, effects) else { return };
         let message = match self.make_equal(range, here, records, &pending) {
-            Ok(()) => Message::CopyStored { job, range },
+            Ok(()) => {
+                return self.copied(from, Message::CopyStored { job, range }, range, effects);
+            }
             Err(fault) => {
                 self.store_fault(&fault, effects);
                 Message::CopyLater { job, range }
             }
         };
         effects.push(ServerEffect::Server(from, message));
+    }
+
+    /// The range is equal. With the last one of an arc this server may become its owner, and the only one that is left
+    /// of them: what it got has to be as safe from a loss of power as it was with those who gave it.
+    fn copied(&mut self, from: ServerId, message: Message, range: Range, effects: &mut Vec<ServerEffect>) {
+        let ends = self.world.as_ref().is_some_and(|world| world.table.arc(range.last).last == range.last);
+        let written = self.store.written();
+        let held = || self.unsafe_copies.iter().any(|copy| copy.from == from && copy.range == range);
+        if !ends || self.store.safe_upto() >= written || self.settings.broken.is(Mutation::CopyUnsafe) {
+            effects.push(ServerEffect::Server(from, message));
+        } else if !held() {
+            self.unsafe_copies.push(UnsafeCopy { written, from, range, message });
+        }
+    }
+
+    /// Says of copies that they are done, once they are safe.
+    pub(super) fn say_copied(&mut self, effects: &mut Vec<ServerEffect>) {
+        if self.unsafe_copies.is_empty() {
+            return;
+        }
+        let safe = self.store.safe_upto();
+        let say = |copy: UnsafeCopy| ServerEffect::Server(copy.from, copy.message);
+        effects.extend(self.unsafe_copies.extract_if(.., |copy| copy.written <= safe).map(say));
     }
 
     pub(super) fn copy_ids(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {

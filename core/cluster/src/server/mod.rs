@@ -76,6 +76,7 @@ pub struct Server<S: Store> {
     ids: Ids,
     settlement: Option<Settlement>,
     copies: Copies,
+    unsafe_copies: Vec<catching::UnsafeCopy>,
     pace: Pace,
     /// Copying goes on then: until then clients come first.
     copy_at: Option<Time>,
@@ -136,6 +137,7 @@ impl<S: Store> Server<S> {
             ids: Ids::default(),
             settlement: None,
             copies: Copies::new(),
+            unsafe_copies: Vec::new(),
             pace: Pace::new(now, settings.courteous),
             copy_at: None,
             reads: Reads::default(),

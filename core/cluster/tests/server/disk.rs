@@ -18,6 +18,9 @@ struct Inside {
     damaged: RefCell<Option<StoreKey>>,
     /// Nothing can be written.
     full: Cell<bool>,
+    /// Changes ever made, and how many of them a loss of power would not take; none: all.
+    written: Cell<u64>,
+    safe: Cell<Option<u64>>,
     work: Cell<usize>,
 }
 
@@ -39,6 +42,11 @@ impl Disk {
         self.0.full.set(full);
     }
 
+    /// What is written from now on is not safe, or all is.
+    pub fn buffer(&self, on: bool) {
+        self.0.safe.set(on.then_some(self.0.written.get()));
+    }
+
     /// What is stored under the key.
     pub fn kind_of(&self, key: &StoreKey) -> Option<Kind> {
         self.0.records.borrow().get(key).map(|record| record.kind)
@@ -58,6 +66,7 @@ impl Disk {
             return Err(Fault::Full);
         }
         let broken = self.0.broken.borrow().as_ref() == Some(key);
+        self.0.written.set(self.0.written.get() + 1);
         if broken { Err(Fault::Io("told to fail".to_owned())) } else { Ok(()) }
     }
 
@@ -122,6 +131,14 @@ impl Store for Disk {
         let found: Vec<_> = beyond.take(count).map(|(key, record)| (key.clone(), head(record))).collect();
         self.worked(found.len());
         Ok(found)
+    }
+
+    fn written(&self) -> u64 {
+        self.0.written.get()
+    }
+
+    fn safe_upto(&self) -> u64 {
+        self.0.safe.get().unwrap_or(u64::MAX)
     }
 
     fn is_full(&self) -> bool {

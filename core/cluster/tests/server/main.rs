@@ -12,6 +12,7 @@ mod late;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;
+mod power;
 mod report;
 mod room;
 mod settlement;

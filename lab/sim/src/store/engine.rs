@@ -22,6 +22,8 @@ struct Disk {
     full: bool,
     /// Writes refused since it is full.
     refused: u64,
+    /// Changes ever made.
+    written: u64,
     /// What stood where something was written or removed since it was last made safe, in the order of the changes.
     before: Vec<(StoreKey, Option<Record>)>,
 }
@@ -47,6 +49,7 @@ impl Engine {
         let mut disk = self.0.borrow_mut();
         let before = std::mem::take(&mut disk.before);
         let lost = before.len();
+        disk.written -= lost as u64;
         for (key, record) in before.into_iter().rev() {
             match record {
                 Some(record) => disk.records.insert(key, record),
@@ -84,6 +87,13 @@ impl Engine {
     }
 }
 
+impl Disk {
+    fn changed(&mut self, key: StoreKey, before: Option<Record>) {
+        self.written += 1;
+        self.before.push((key, before));
+    }
+}
+
 fn name(hash: KeyHash, key: &[u8]) -> StoreKey {
     StoreKey { hash, key: bytes::Bytes::copy_from_slice(key) }
 }
@@ -114,7 +124,7 @@ impl Store for Engine {
         }
         let key = name(hash, key);
         let before = disk.records.insert(key.clone(), record.clone());
-        disk.before.push((key, before));
+        disk.changed(key, before);
         Ok(())
     }
 
@@ -126,7 +136,7 @@ impl Store for Engine {
         }
         let key = name(hash, key);
         let before = disk.records.remove(&key);
-        disk.before.push((key, before));
+        disk.changed(key, before);
         Ok(())
     }
 
@@ -145,6 +155,15 @@ impl Store for Engine {
             .take_while(|(key, _)| key.hash <= last)
             .filter(|(key, _)| after.is_none_or(|after| *key > after));
         Ok(range.take(count).map(|(key, record)| (key.clone(), head(record))).collect())
+    }
+
+    fn written(&self) -> u64 {
+        self.0.borrow().written
+    }
+
+    fn safe_upto(&self) -> u64 {
+        let disk = self.0.borrow();
+        disk.written - disk.before.len() as u64
     }
 
     fn is_full(&self) -> bool {
