@@ -219,6 +219,10 @@ impl<S: Store> Server<S> {
                 return self.flush_refused(Refusal::Damaged);
             }
         };
+        if let Some(reason) = self.refusal(&key) {
+            self.flushes.committed(&key);
+            return self.flush_refused(reason);
+        }
         let content =
             Content { kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new(), says: Says::Done };
         let record = self.stamped(Some(&head), &content);

@@ -205,7 +205,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Why nothing may be stamped for this key now.
-    fn refusal(&self, key: &StoreKey) -> Option<Refusal> {
+    pub(super) fn refusal(&self, key: &StoreKey) -> Option<Refusal> {
         let world = self.world.as_ref()?;
         let arc = world.arc(world.piece(key.hash));
         if self.has_few_copies(arc) {

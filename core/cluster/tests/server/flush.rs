@@ -2,7 +2,9 @@
 
 use super::house::{House, set};
 use bytes::Bytes;
-use kumo_cluster::{Answer, GatewayId, Message, Operation, Refusal, Reply, RequestId, ServerInput};
+use kumo_cluster::{
+    Answer, GatewayId, MemberState, Message, Operation, Refusal, Reply, RequestId, ServerInput,
+};
 use kumo_session::ConnectionId;
 
 fn flush(house: &House, seq: u64, lowest_open: u64) -> Message {
@@ -46,6 +48,21 @@ fn a_flush_stands_behind_the_write_that_is_under_way() {
     // It came before the flush: either order is right, but half of both is not.
     assert_eq!(house.answers.get(&3), Some(&Answer::NotStored));
     assert_eq!(value(house.ask(0, 4, 1, &key, Operation::Get)), "missing");
+}
+
+/// It deletes what its operator wants on more disks than are left.
+#[test]
+fn a_flush_is_refused_where_a_delete_would_be() {
+    let mut house = House::new(3, 3, 3);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("v")), Some(Answer::Reply(_))));
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+    house.wait(100_000);
+    let message = flush(&house, 1, 1);
+    tell(&mut house, 0, message);
+    assert!(house.flushed.is_empty());
+    assert_eq!(house.answers.get(&1), Some(&Answer::Refused { reason: Refusal::FewCopies }));
+    assert_eq!(value(house.ask(0, 2, 1, &key, Operation::Get)), "v");
 }
 
 #[test]
