@@ -124,7 +124,8 @@ impl Clients {
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
         self.issue_stalled(hub, inputs);
-        for ticket in std::mem::take(&mut self.told_early) {
+        // Behind the one that is answered the next may have come to its turn.
+        while let Some(ticket) = self.told_early.pop() {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
         }
         if self.delayed.is_some_and(|at| at <= now) {
