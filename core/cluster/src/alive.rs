@@ -76,12 +76,6 @@ pub struct Alive {
     pub full: bool,
 }
 
-/// A server says that it is alive at least this often: a manager may count on it, whatever the server is told.
-pub(crate) const ALIVE_MICROS_MAX: u64 = 400_000;
-
-/// A gateway that is silent for so long is given up.
-pub(crate) const GATEWAY_MICROS: u64 = 60_000_000;
-
 /// A place for a replica of the cell in a server's process. (CELL.md, 3.8)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -109,3 +103,10 @@ wire_struct!(Alive {
     full
 });
 wire_struct!(Seat { address, durable });
+
+/// A server says that it is alive when so much has passed, at its next tick: a manager may count on it, whatever the
+/// server is told.
+pub(crate) const ALIVE_MICROS_MAX: u64 = 400_000;
+
+/// A gateway that is silent for so long is given up: its own signs of life are the other half of this.
+pub(crate) const GATEWAY_MICROS: u64 = 60_000_000;

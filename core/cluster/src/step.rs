@@ -104,7 +104,7 @@ pub enum ServerNote {
         key: Bytes,
         record: crate::Record,
     },
-    /// So many more such writes than those that were noted by this change of the space.
+    /// So many more than those that were noted by this change of the space; a write counts for each server.
     UnreplicatedMore {
         writes: u64,
     },
@@ -323,9 +323,13 @@ pub enum ManagerNote {
     FaultProposed {
         server: ServerId,
     },
-    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same, or make a restored
-    /// store equal to a ring without its records: an operator has to say which counts. Once a term.
+    /// Auto-replace would make the first ring, without a copy, of stores that do not hold the same: an operator has to
+    /// say which counts. Once a term.
     StoresDiffer,
+    /// Auto-replace would make a restored store equal to a ring without its records: an operator has to want that.
+    Restored {
+        server: ServerId,
+    },
     Space {
         space: Space,
     },

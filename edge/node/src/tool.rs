@@ -58,6 +58,7 @@ pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<Co
 pub async fn pass_on(from: SocketAddr, master: SocketAddr, request: &ControlRequest) -> Option<ToolAnswer> {
     match ask(master, from, &ToolRequest::Control(request.clone()), patience(request)).await {
         Ok(answer) => Some(answer),
+        Err(Silence::Turned(reason)) => Some(ToolAnswer::Refused { reason: format!("{master}: {reason}") }),
         // Nothing was asked: the tool may try it.
         Err(Silence::Dial(_)) => Some(ToolAnswer::Control(ControlAnswer::Master(Some(master)))),
         Err(Silence::Asked(_)) => None,
@@ -127,13 +128,15 @@ pub async fn inspect_all(
 enum Silence {
     /// Nothing was asked.
     Dial(String),
+    /// It does not speak with us, and says why.
+    Turned(String),
     /// It may have been heard.
     Asked(String),
 }
 
 impl Silence {
     fn error(self, address: SocketAddr) -> ToolError {
-        let (Silence::Dial(why) | Silence::Asked(why)) = self;
+        let (Silence::Dial(why) | Silence::Turned(why) | Silence::Asked(why)) = self;
         ToolError::Unreachable(format!("{address}: {why}"))
     }
 }
@@ -152,7 +155,7 @@ async fn ask(
         Err(_) => return Err(Silence::Dial("no answer to the dial".to_owned())),
     };
     match tokio::time::timeout(patience, exchange(stream, from, request)).await {
-        Ok(answer) => answer.map_err(Silence::Asked),
+        Ok(answer) => answer,
         Err(_) => Err(Silence::Asked("no answer".to_owned())),
     }
 }
@@ -161,16 +164,16 @@ async fn exchange(
     mut stream: TcpStream,
     from: SocketAddr,
     request: &ToolRequest,
-) -> Result<ToolAnswer, String> {
-    let said = |error: std::io::Error| error.to_string();
+) -> Result<ToolAnswer, Silence> {
+    let said = |error: std::io::Error| Silence::Asked(error.to_string());
     let mut out = BytesMut::new();
     frame::append(&Greeting::Hello(hello(from)), &mut out);
     frame::append(request, &mut out);
     stream.write_all(&out).await.map_err(said)?;
     let mut inbox = BytesMut::new();
-    match receive::<Greeting>(&mut stream, &mut inbox).await? {
-        Greeting::Hello(_) => receive(&mut stream, &mut inbox).await,
-        Greeting::Refused { reason } => Err(reason),
+    match receive::<Greeting>(&mut stream, &mut inbox).await.map_err(Silence::Asked)? {
+        Greeting::Hello(_) => receive(&mut stream, &mut inbox).await.map_err(Silence::Asked),
+        Greeting::Refused { reason } => Err(Silence::Turned(reason)),
     }
 }
 

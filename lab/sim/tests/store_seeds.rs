@@ -28,11 +28,18 @@ const FAILED_ONCE: [(u64, &str); 13] = [
 ];
 
 /// The same with a focus.
-const AIMED_FAILED_ONCE: [(Focus, u64, &str); 1] = [(
-    Focus::Pair,
-    5610,
-    "a replica without a cell told a server that there are no managers, and was believed",
-)];
+const AIMED_FAILED_ONCE: [(Focus, u64, &str); 2] = [
+    (
+        Focus::Pair,
+        5610,
+        "a replica without a cell told a server that there are no managers, and was believed",
+    ),
+    (
+        Focus::Blackout,
+        609,
+        "what was copied to a new owner was not on its disk when all lost power, and it became the authority",
+    ),
+];
 
 #[test]
 fn what_failed_once_in_a_store_does_not_fail_again() {

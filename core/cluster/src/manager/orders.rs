@@ -80,10 +80,17 @@ impl Manager {
         let wish = wanted.then(|| self.wish(now, cluster)).flatten();
         let delay = self.settings.replace_delay_micros;
         let differ = wish.as_ref().is_some_and(|wish| self.would_differ(&wish.attach, cluster));
-        let left_out = wanted && self.outside(now, space).iter().any(|&life| self.would_forget(life, space));
+        let left_out = match wanted {
+            true => {
+                self.outside(now, space).into_iter().filter(|&life| self.would_forget(life, space)).collect()
+            }
+            false => BTreeSet::new(),
+        };
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
-        if left_out && !std::mem::replace(&mut term.differ_noted, true) {
-            effects.push(ManagerEffect::Note(ManagerNote::StoresDiffer));
+        if wanted {
+            let noted = std::mem::replace(&mut term.left_out, left_out);
+            let new = term.left_out.difference(&noted);
+            effects.extend(new.map(|&server| ManagerEffect::Note(ManagerNote::Restored { server })));
         }
         let Some(wish) = wish else {
             term.quiet = None;
@@ -221,7 +228,7 @@ impl Manager {
         Ok(Order::Replace { number: cluster.space().number, above, attach, detach, accept_loss })
     }
 
-    /// It brings records of no cluster, a restored backup, and would be made equal to those that have a ring already:
+    /// It brings records of no cluster, a merged backup, and would be made equal to those that have a ring already:
     /// what only it holds would be gone. An operator may want that.
     fn would_forget(&self, life: ServerId, space: &Space) -> bool {
         let alive = self.peers.heard(&life).map(|heard| &heard.alive);
@@ -234,9 +241,13 @@ impl Manager {
         cluster.space().rhs.is_empty() && self.peers.differ(attach)
     }
 
-    /// Adds those that were to be attached by the next replace, and are there.
+    /// Adds those that were to be attached by the next replace, and are there. Not to the first ring: who names its
+    /// servers may do so because the others' stores differ.
     fn with_wanted(&self, mut attach: Vec<ServerId>, cluster: &Cluster) -> Vec<ServerId> {
         let space = cluster.space();
+        if space.rhs.is_empty() && !attach.is_empty() {
+            return attach;
+        }
         let wanted = cluster.attach_wanted().iter().filter_map(|&address| self.peers.life_at(address));
         for heard in wanted.filter(|heard| matches!(place(heard, space), Place::Outside)) {
             if !attach.contains(&heard.alive.server) {

@@ -434,7 +434,7 @@ fn silence_micros(settings: &ManagerSettings) -> u64 {
     let tries = steps.max(1).saturating_mul(settings.clock_interval_micros);
     let keepalive = settings.keepalive_micros.min(KEEPALIVE_MICROS);
     let shorter = tries.saturating_mul(keepalive) / KEEPALIVE_MICROS;
-    tries.min(shorter.max(SILENCE_MICROS_MIN))
+    shorter.max(SILENCE_MICROS_MIN)
 }
 
 /// Servers connected at once. More than can be attached, since some wait for it.

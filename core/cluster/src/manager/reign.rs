@@ -57,6 +57,8 @@ pub(super) struct Term {
     pub quiet: Option<(super::orders::Wish, Time)>,
     /// It was said that auto-replace makes no first ring of stores that differ.
     pub differ_noted: bool,
+    /// Those of which it was said that auto-replace leaves them to an operator.
+    pub left_out: BTreeSet<ServerId>,
     pub expired_at: Option<Time>,
     pub gateway_heard: BTreeMap<GatewayId, Time>,
     pub voters: super::recruit::Voters,
@@ -148,6 +150,7 @@ impl Term {
             tickets: 0,
             quiet: None,
             differ_noted: false,
+            left_out: BTreeSet::new(),
             expired_at: None,
             gateway_heard: BTreeMap::new(),
             voters: super::recruit::Voters::default(),

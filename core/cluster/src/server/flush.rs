@@ -165,16 +165,13 @@ impl<S: Store> Server<S> {
             }
         };
         let ended = found.len() < STRETCH;
-        for (key, head) in found {
+        for (key, _) in found {
             let Some(world) = &self.world else { return };
             let piece = world.piece(key.hash);
             let mine = world.is_primary(world.arc(piece)) && key.key.starts_with(&prefix);
             if mine && (piece.state != State::Normal || self.is_busy(&key)) {
                 // What it holds is not known yet, or too much is under way: on from here in a later turn.
                 return;
-            }
-            if mine && head.kind == Kind::Value && self.is_without_room(&key) {
-                return self.flush_refused(Refusal::Full);
             }
             let Some(flush) = self.flushes.open.front_mut() else { return };
             flush.after = Some(key.clone());
@@ -185,6 +182,9 @@ impl<S: Store> Server<S> {
             } else if mine {
                 flush.open.insert(key.clone());
                 self.flush_key(now, key, effects);
+                if self.flushes.open.front().is_some_and(|flush| flush.refusal.is_some()) {
+                    return;
+                }
             }
         }
         if let Some(flush) = self.flushes.open.front_mut() {

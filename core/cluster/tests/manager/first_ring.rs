@@ -102,7 +102,11 @@ fn a_replace_does_not_join_what_was_only_wanted_before() {
 fn an_attach_of_one_does_not_bring_the_wanted_with_it() {
     let mut bench = connected(restored);
     done(&mut bench, attach([], false));
-    refused(&mut bench, attach([1], true));
+    done(&mut bench, attach([1], true));
+    assert_eq!(attached(&bench), 1);
+    done(&mut bench, ControlRequest::Replace);
+    assert_eq!(bench.log.cluster.space().whs.len(), 3, "they are wanted still, and get a copy");
+    assert!(bench.log.cluster.space().job.is_some());
 }
 
 #[test]
@@ -137,6 +141,6 @@ fn auto_replace_leaves_a_restored_store_that_comes_late_to_an_operator() {
     done(&mut bench, ControlRequest::AutoReplace { on: true });
     pass(&mut bench, 20_000_000, restored);
     assert_eq!(bench.log.cluster.space().whs.len(), 2, "the new one is taken in, the restored one is not");
-    let said = bench.notes.iter().filter(|note| **note == ManagerNote::StoresDiffer).count();
-    assert_eq!(said, 1);
+    let said = |server| bench.notes.iter().filter(|note| **note == ManagerNote::Restored { server }).count();
+    assert_eq!((said(server(1, 1)), said(server(3, 1))), (1, 0));
 }

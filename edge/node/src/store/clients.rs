@@ -16,6 +16,7 @@ use kumo_session::ConnectionId;
 use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tracing::warn;
 
 /// All memcached clients of a worker.
@@ -25,8 +26,8 @@ pub struct Clients {
     /// Of calls under way, by ticket.
     tickets: Vec<Ticket>,
     free: Vec<u32>,
-    /// When the flush that was put off is due. Of several the last counts, as with memcached.
-    delayed: Option<Time>,
+    /// When the flush that was put off is due, and its number. Of several the last counts, as with memcached.
+    delayed: Option<(Time, u64)>,
     told_early: Vec<u64>,
     /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
     /// one whose turn is next.
@@ -117,7 +118,7 @@ impl Clients {
     pub fn deadline(&self) -> Option<Time> {
         // Who waits for memory may be spared some once the calls that hold it are slow.
         let spared = self.crowded.then(|| self.budget.next_period());
-        [self.delayed, spared].into_iter().flatten().min()
+        [self.delayed.map(|(at, _)| at), spared].into_iter().flatten().min()
     }
 
     /// Answers flushes that were put off, and begins the one that is due.
@@ -128,8 +129,9 @@ impl Clients {
         while let Some(ticket) = self.told_early.pop() {
             self.done(now, ticket, Ok(Answer::Reply(Reply::Done { clock: 0 })), hub, inputs);
         }
-        if self.delayed.is_some_and(|at| at <= now) {
-            self.delayed = None;
+        if let Some((_, number)) = self.delayed.take_if(|(at, _)| *at <= now)
+            && number == self.shared.flushes.load(Ordering::Acquire)
+        {
             let ticket = self.ticket(Ticket::default());
             inputs.push(self.flush(ticket));
         }
@@ -377,12 +379,13 @@ impl Clients {
 
     /// At once, or when its delay has passed; then the client was answered long ago, as memcached does.
     fn flush_after(&mut self, now: Time, ticket: u64, seconds: u64, inputs: &mut Vec<GatewayInput>) {
+        let number = self.shared.flushes.fetch_add(1, Ordering::AcqRel) + 1;
         if seconds == 0 {
             self.delayed = None;
             return inputs.push(self.flush(ticket));
         }
         self.told_early.push(ticket);
-        self.delayed = Some(now.plus_micros(seconds.saturating_mul(1_000_000)));
+        self.delayed = Some((now.plus_micros(seconds.saturating_mul(1_000_000)), number));
     }
 
     /// Of this gateway's keys: what others keep under other prefixes is not its clients' to delete.

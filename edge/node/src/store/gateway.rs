@@ -56,6 +56,8 @@ pub struct Shared {
     pub config: GatewayConfig,
     pub metrics: Arc<GatewayMetrics>,
     pub stats: Stats,
+    /// Flushes that clients of any worker have asked for: the last of them counts.
+    pub flushes: AtomicU64,
     /// The newest hash space that is in the logs.
     noted: AtomicU64,
     /// That of the first worker to know it.
@@ -67,7 +69,14 @@ impl Shared {
         assert!(config.workers > 0, "a gateway without workers serves nobody");
         let metrics = Arc::new(GatewayMetrics::new(config.workers));
         let stats = Stats::new(&config, metrics.clone());
-        Shared { config, metrics, stats, noted: AtomicU64::new(0), cluster: OnceLock::new() }
+        Shared {
+            config,
+            metrics,
+            stats,
+            flushes: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
+            cluster: OnceLock::new(),
+        }
     }
 
     /// A worker belongs to that cluster now. Started with managers of two, each core takes the first it hears of; a client

@@ -108,6 +108,10 @@ pub fn manager(note: &ManagerNote) {
             warn!("{}", DIFFERENT);
             record("stores differ", Vec::new);
         }
+        ManagerNote::Restored { server } => {
+            warn!(server = %server.address, "{}", RESTORED);
+            record("restored", || vec![("server", Value::text(server.address))]);
+        }
         ManagerNote::Space { space } => {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);
@@ -256,6 +260,11 @@ fn with(
 /// What an operator has to decide when managers know nothing and servers do.
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
                        `kumoctl rebuild` takes over the hash space that the servers hold";
+
+/// Why auto-replace does nothing with a server of its own past.
+const RESTORED: &str = "the server brings records of no cluster, a restored backup: auto-replace leaves it alone, since it \
+                        would be made equal to those that are attached, and its records be dropped; `kumoctl attach` \
+                        with its address does that";
 
 /// Why auto-replace does nothing with the servers of a new cluster.
 const DIFFERENT: &str = "the servers' stores differ, and nothing is attached yet: auto-replace waits until an operator \

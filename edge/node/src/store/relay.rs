@@ -7,6 +7,7 @@ use kumo_session::ConnectionId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
 
 /// Questions that are asked elsewhere. What comes back is looked for at every turn, and at [`deadline`](Relay::deadline).
 pub struct Relay {
@@ -15,7 +16,7 @@ pub struct Relay {
     /// What each tool has asked and is not answered. None: more than one thing at once, so that a word of who leads
     /// does not tell which of them it is about.
     asked: BTreeMap<ConnectionId, Option<ControlRequest>>,
-    under_way: usize,
+    under_way: BTreeMap<ConnectionId, AbortHandle>,
     sender: UnboundedSender<(ConnectionId, Relayed)>,
     receiver: UnboundedReceiver<(ConnectionId, Relayed)>,
     looked: Time,
@@ -27,7 +28,14 @@ pub type Relayed = Option<ToolAnswer>;
 impl Relay {
     pub fn new(address: SocketAddr) -> Relay {
         let (sender, receiver) = unbounded_channel();
-        Relay { address, asked: BTreeMap::new(), under_way: 0, sender, receiver, looked: Time(0) }
+        Relay {
+            address,
+            asked: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            sender,
+            receiver,
+            looked: Time(0),
+        }
     }
 
     /// A tool asks something. What a manager passes on is only answered.
@@ -38,8 +46,12 @@ impl Relay {
         }
     }
 
+    /// The tool does not wait any more: nor does the other manager, which sees our connection end.
     pub fn left(&mut self, id: ConnectionId) {
         self.asked.remove(&id);
+        if let Some(task) = self.under_way.remove(&id) {
+            task.abort();
+        }
     }
 
     /// The manager's own answer to it. Returned if it is for the tool; a name of who leads need not be.
@@ -48,16 +60,16 @@ impl Relay {
         let (Some(request), ControlAnswer::Master(Some(master))) = (request, &answer) else {
             return Some(answer);
         };
-        if self.under_way >= UNDER_WAY_MAX {
+        if self.under_way.len() >= UNDER_WAY_MAX || self.under_way.contains_key(&id) {
             return Some(answer);
         }
-        self.under_way += 1;
         let (sender, master, address) = (self.sender.clone(), *master, self.address);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let relayed = tool::pass_on(address, master, &request).await;
             // The receiver is gone when the process ends.
             let _ = sender.send((id, relayed));
         });
+        self.under_way.insert(id, task.abort_handle());
         None
     }
 
@@ -66,14 +78,16 @@ impl Relay {
         self.looked = now;
         let mut back = Vec::new();
         while let Ok(one) = self.receiver.try_recv() {
-            self.under_way -= 1;
-            back.push(one);
+            // Who left meanwhile gets nothing.
+            if self.under_way.remove(&one.0).is_some() {
+                back.push(one);
+            }
         }
         back
     }
 
     pub fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.under_way.is_empty()
     }
 
     pub fn deadline(&self) -> Option<Time> {

@@ -160,8 +160,9 @@ impl Worker {
                         // No server is dialled before this turn ends.
                         self.end = Some(Err(error));
                     }
-                    if let GatewayNote::Failed { error: GatewayError::Busy, .. } = &note {
-                        self.crowd.refused();
+                    let busy = matches!(&note, GatewayNote::Failed { error: GatewayError::Busy, .. });
+                    if busy && !self.crowd.refused() {
+                        continue;
                     }
                     if self.shared.is_news(&note) {
                         notes::gateway(&note);

@@ -96,6 +96,13 @@ impl History {
     }
 }
 
+impl Flush {
+    /// Not surely without any effect.
+    pub fn may_be_done(&self) -> bool {
+        !matches!(self.ending, Some((_, Ending::Nothing(_))))
+    }
+}
+
 impl Call {
     pub fn is_read(&self) -> bool {
         self.operation == Operation::Get

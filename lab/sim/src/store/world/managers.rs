@@ -204,6 +204,7 @@ impl World {
             | ManagerNote::Left { .. }
             | ManagerNote::FaultProposed { .. }
             | ManagerNote::StoresDiffer
+            | ManagerNote::Restored { .. }
             | ManagerNote::Foreign { .. }
             | ManagerNote::Recruiting { .. }
             | ManagerNote::Dismissing { .. }
