@@ -201,7 +201,7 @@ impl Replica {
             }
         }
         if let Some(next) = next {
-            // A refusal here is only "not yet": the next tick looks again.
+            // A refusal here is only "not yet": the next heartbeat has us look again.
             let _ = self.propose_configuration(now, next);
         }
     }

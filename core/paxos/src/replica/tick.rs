@@ -44,7 +44,6 @@ impl Replica {
         self.catch_up(now, effects);
         self.note_target(now);
         self.come_back(now, effects);
-        self.upkeep(now, effects);
         self.leave_when_done(now, effects);
         self.note_forgotten(now, effects);
         if self.ticks.is_multiple_of(DATA_TRIM_TICKS) {
@@ -138,6 +137,8 @@ impl Replica {
         }
         self.elect(now, effects);
         self.catch_up(now, effects);
+        // Now, not at a tick of our own: under load the position that it tells is soon out of date.
+        self.upkeep(now, effects);
     }
 
     fn answer_master(

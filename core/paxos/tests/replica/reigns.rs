@@ -101,3 +101,25 @@ fn voters_are_heard_among_any_number_of_others() {
         );
     }
 }
+
+/// However the ticks of the newcomer fall between those of the master: what it told a few milliseconds ago is more than a
+/// window behind.
+#[test]
+fn a_newcomer_votes_soon_though_the_log_runs_on() {
+    for phase in (0..100).step_by(20) {
+        let mut world = World::default();
+        world.commands("start 1 2 3; run 1500; crash 3; run 1000");
+        let master = world.master().expect("a master");
+        world.run(phase);
+        world.commands("restart 3 knowing 1 2 3");
+        let mut millis = 0;
+        while !world.processes[&3].replica.agreement().votes() {
+            for _ in 0..100 {
+                world.command(&format!("propose {master} x"));
+            }
+            world.run(1);
+            millis += 1;
+            assert!(millis < 1000, "after {phase} ms: {}", world.out);
+        }
+    }
+}
