@@ -67,7 +67,7 @@ impl Configuration {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Genesis {
     pub cell: CellId,
-    /// 1 when formed, one more with every recovery from a lone survivor.
+    /// 1 when formed, greater with every recovery from a lone survivor.
     pub generation: u32,
     /// W: a configuration entry at m is in force from m + W, and at most W instances are open at once.
     /// Agreed here so that it cannot differ between replicas.

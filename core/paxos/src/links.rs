@@ -24,6 +24,8 @@ pub struct Link {
     /// The next decided entry to send it without being asked, when it follows us.
     pub follows: Option<Instance>,
     pub executed: Instance,
+    /// Heartbeats of a newcomer that gets all there is and was still more than a window behind.
+    pub trails: u32,
     /// The most promises and accepts that incarnation ever said it had kept.
     pub kept: u64,
     /// The process for whose sake the link was last dialled again.
@@ -43,6 +45,7 @@ impl Link {
             peer_nonce: 0,
             follows: None,
             executed: Instance(0),
+            trails: 0,
             kept: 0,
             sought: Incarnation(0),
         }

@@ -78,6 +78,8 @@ pub struct Replica {
     pinned: Option<Instance>,
     /// The configuration entry this master proposed and has not seen executed.
     proposed: Option<Configuration>,
+    /// Until then no commands are begun, so that a newcomer gets within the window.
+    held_until: Option<Time>,
     /// The master that was last heard of alive.
     master: Option<SocketAddr>,
     /// An operator waits for that change.
@@ -167,6 +169,7 @@ impl Replica {
             catching: Catching::default(),
             pinned: None,
             proposed: None,
+            held_until: None,
             master: None,
             change_waits: false,
             panics: Panics::default(),
@@ -270,7 +273,8 @@ impl Replica {
         if self.wants_round {
             deadline = deadline.min(self.lease.free_at());
         }
-        Some(self.success_due.map_or(deadline, |due| deadline.min(due)))
+        let dues = [self.success_due, self.held_until];
+        Some(dues.into_iter().flatten().fold(deadline, Time::min))
     }
 
     /// The next decided entry to execute, if it is here (a large value with its bytes).

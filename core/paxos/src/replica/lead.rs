@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::step::{Effect, Note, Record};
 use crate::value::{IN_BAND_MAX, OUT_OF_BAND_MAX, Value};
 use kumo_wire::Writer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 impl Replica {
@@ -136,8 +136,10 @@ impl Replica {
             return;
         }
         self.queue_held();
-        let data = &self.data;
-        let begun = self.agreement.pump(&mut self.queue, |value| data.holds(value), &mut self.records);
+        self.held_until.take_if(|until| now >= *until);
+        let (data, mut none) = (&self.data, VecDeque::new());
+        let queue = if self.held_until.is_some() { &mut none } else { &mut self.queue };
+        let begun = self.agreement.pump(queue, |value| data.holds(value), &mut self.records);
         self.fetch_open(now, effects);
         if !begun.is_empty() {
             self.send_begins(now, &begun, effects);
@@ -250,6 +252,7 @@ impl Replica {
             self.data.withdraw();
             self.success_due = None;
             self.proposed = None;
+            self.held_until = None;
             self.fail_change(effects);
             effects.push(Effect::Master(None));
         }

@@ -161,57 +161,67 @@ impl Replica {
         }
     }
 
-    /// The master takes back in who comes with a new incarnation, and takes in extensions.
-    pub(super) fn upkeep(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    /// The master takes back in who comes with a new incarnation, and takes in extensions: when they are heard.
+    pub(super) fn admit(&mut self, now: Time, address: SocketAddr, effects: &mut Vec<Effect>) {
         let Some(configuration) = self.changeable() else { return };
+        // Only for an incarnation that echoed our nonce on a live connection: not for a ghost.
         let silence = self.silence_micros();
-        let mut next = None;
-        let mut strangers = Vec::new();
-        for (address, link) in self.links.iter() {
-            // Only for an incarnation that echoed our nonce on a live connection: not for a ghost.
-            let Some(heartbeat) = link.heartbeat.as_ref().filter(|_| link.alive(now, silence) && link.echoed)
-            else {
-                continue;
-            };
-            match configuration.at(address) {
-                Some(member) if member.incarnation == link.incarnation && member.role != Role::Returning => {}
-                // One that was replaced and is still reached does not take its successor's place. Where no
-                // incarnation is named yet, whoever is there is meant.
-                Some(member)
-                    if member.incarnation != Incarnation(0) && self.removed.contains(&link.incarnation) => {}
-                Some(_) if self.caught_up(link.executed) => {
-                    next = next.or(Some(with_incarnation(&configuration, address, link.incarnation)));
-                }
-                Some(_) => {}
-                None if self.removed.contains(&link.incarnation) => {}
-                // It must know the latest configuration: one that was removed while it was down leaves when it does.
-                None if heartbeat.extension && !self.knows_latest(link.executed) => {}
-                None if heartbeat.extension && configuration.members.len() < MEMBERS_MAX => {
-                    next = next.or(Some(with_extension(&configuration, address, link.incarnation)));
-                }
-                // One that was just removed still votes until it leaves: no stranger.
-                None if heartbeat.votes => {}
-                None => strangers.push(address),
+        let link = self.links.get(address).filter(|link| link.alive(now, silence) && link.echoed);
+        let Some((link, heartbeat)) = link.and_then(|link| Some((link, link.heartbeat.as_ref()?))) else {
+            return;
+        };
+        let removed = self.removed.contains(&link.incarnation);
+        let next = match configuration.at(address) {
+            Some(member) if member.incarnation == link.incarnation && member.role != Role::Returning => {
+                return;
             }
-        }
-        for address in strangers {
-            if !self.told.strangers.contains(&address) && self.told.strangers.len() < TOLD_MAX {
-                self.told.strangers.push(address);
-                effects.push(Effect::Note(Note::Stranger(address)));
+            // One that was replaced and is still reached does not take its successor's place. Where no
+            // incarnation is named yet, whoever is there is meant.
+            Some(member) if member.incarnation != Incarnation(0) && removed => return,
+            Some(member) if !self.caught_up(link.executed) => {
+                let follows = link.follows.is_some() && member.role != Role::Extension;
+                return if follows {
+                    self.wait_for(now, address)
+                };
             }
+            Some(_) => with_incarnation(configuration, address, link.incarnation),
+            None if removed => return,
+            // It must know the latest configuration: one that was removed while it was down leaves when it does.
+            None if heartbeat.extension && !self.knows_latest(link.executed) => return,
+            None if heartbeat.extension && configuration.members.len() < MEMBERS_MAX => {
+                with_extension(configuration, address, link.incarnation)
+            }
+            // One that was just removed still votes until it leaves: no stranger.
+            None if heartbeat.votes => return,
+            None => return self.note_stranger(address, effects),
+        };
+        // A refusal here is only "not yet": the next heartbeat has us look again.
+        let _ = self.propose_configuration(now, next);
+    }
+
+    /// A newcomer that gets all there is, and is as far behind as the log grows on the way to it and back: it gets within
+    /// the window when the log stands still for a moment. Ever more rarely, should it be too slow for that too.
+    fn wait_for(&mut self, now: Time, newcomer: SocketAddr) {
+        let Some(link) = self.links.get_mut(newcomer) else { return };
+        link.trails = link.trails.saturating_add(1);
+        if link.trails >= TRAILS_MIN && link.trails.is_power_of_two() {
+            self.held_until = Some(now.plus_micros(self.settings.unit_micros.saturating_mul(HOLD_UNITS)));
         }
-        if let Some(next) = next {
-            // A refusal here is only "not yet": the next heartbeat has us look again.
-            let _ = self.propose_configuration(now, next);
+    }
+
+    fn note_stranger(&mut self, address: SocketAddr, effects: &mut Vec<Effect>) {
+        if !self.told.strangers.contains(&address) && self.told.strangers.len() < TOLD_MAX {
+            self.told.strangers.push(address);
+            effects.push(Effect::Note(Note::Stranger(address)));
         }
     }
 
     /// The configuration a change starts from: only a master with no change under way has one.
-    fn changeable(&self) -> Option<Configuration> {
+    fn changeable(&self) -> Option<&Configuration> {
         if self.reign.is_none() || self.proposed.is_some() || !self.agreement.settled() {
             return None;
         }
-        self.agreement.schedule().map(|schedule| schedule.latest().clone())
+        self.agreement.schedule().map(Schedule::latest)
     }
 
     fn knows_latest(&self, executed: Instance) -> bool {
@@ -246,6 +256,7 @@ impl Replica {
             return Err(ChangeRefusal::Majority);
         }
         self.proposed = Some(next.clone());
+        self.held_until = None;
         self.queue.push_front(Value::Config(next));
         self.eager = true;
         Ok(())
@@ -277,7 +288,7 @@ impl Replica {
         if self.reign.is_none() {
             return Err(ChangeRefusal::NotMaster);
         }
-        let mut next = self.changeable().ok_or(ChangeRefusal::Busy)?;
+        let mut next = self.changeable().cloned().ok_or(ChangeRefusal::Busy)?;
         match *change {
             Change::Add(address) => {
                 if next.at(address).is_some() {
@@ -411,6 +422,11 @@ impl Replica {
         (remembering * 2 <= voters).then_some((remembering, voters))
     }
 }
+
+/// Heartbeats after which the master waits for a newcomer, and how long: as long as it takes to get there and back, and
+/// until the next heartbeat.
+const TRAILS_MIN: u32 = 16;
+const HOLD_UNITS: u64 = 4;
 
 /// The generation in which the survivor at that address goes on: no other survivor of the same generation goes on in it.
 /// Were it the next one for all, two recoveries that know nothing of each other would hand out the same numbers, and

@@ -23,6 +23,7 @@ impl Replica {
             link.heartbeat = None;
             link.peer_nonce = 0;
             link.executed = Instance(0);
+            link.trails = 0;
             link.kept = 0;
         }
         link.incarnation = hello.incarnation;

@@ -138,7 +138,7 @@ impl Replica {
         self.elect(now, effects);
         self.catch_up(now, effects);
         // Now, not at a tick of our own: under load the position that it tells is soon out of date.
-        self.upkeep(now, effects);
+        self.admit(now, from, effects);
     }
 
     fn answer_master(
@@ -149,7 +149,7 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         let Some(round) = heartbeat.leads else { return };
-        if !self.agreement.votes() {
+        if !self.agreement.votes() || !self.is_confirmed() {
             return;
         }
         let promised = self.agreement.acceptor().promised();

@@ -102,6 +102,29 @@ fn voters_are_heard_among_any_number_of_others() {
     }
 }
 
+/// More than a window is begun on the way to the newcomer and back.
+#[test]
+fn a_newcomer_that_always_trails_is_waited_for() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500; crash 3; run 1000; restart 3 knowing 1 2 3");
+    world.far = Some((3, 30));
+    let master = world.master().expect("a master");
+    let (mut millis, mut stands, mut longest) = (0, 0, 0);
+    while !world.processes[&3].replica.agreement().votes() {
+        let before = world.processes[&master].executed.len();
+        for _ in 0..50 {
+            world.command(&format!("propose {master} x"));
+        }
+        world.run(1);
+        millis += 1;
+        assert!(millis < 4000, "{}", world.out);
+        stands = if world.processes[&master].executed.len() == before { stands + 1 } else { 0 };
+        longest = longest.max(stands);
+    }
+    assert!(millis > 1000, "it was never within the window by itself");
+    assert!(longest < 200, "the cell stood still for {longest} ms");
+}
+
 /// However the ticks of the newcomer fall between those of the master: what it told a few milliseconds ago is more than a
 /// window behind.
 #[test]

@@ -340,6 +340,35 @@ fn a_replica_with_a_memory_promises_nothing_before_the_others_have_spoken() {
 }
 
 #[test]
+fn a_replica_with_a_memory_accepts_nothing_before_the_others_have_spoken() {
+    let mut world = World { durable: true, ..World::default() };
+    world.commands("start 1 2 3; run 1500; propose 1 a; run 300");
+    world.filter = Some(Box::new(|_, to, message| to != 3 || !matches!(message, Message::Heartbeat(_))));
+    world.commands("reopen 3 without 0; run 2000");
+    // The round is the one that it promised, as far as it remembers.
+    let round = world.processes[&3].replica.agreement().acceptor().promised();
+    assert_eq!(world.processes[&1].replica.is_master(), Some(round), "{}", world.out);
+    let instance = world.processes[&3].replica.executed_upto().plus(1);
+    let proposals = vec![Proposal { instance, value: Value::Command(Bytes::from_static(b"b")) }];
+    let begin = Message::Begin { round, sent: Time(world.now), success: Instance(0), proposals };
+    let begin = world.envelope(1, 3, begin);
+    world.step(3, Input::Message(begin));
+    let accepted =
+        |world: &World| world.processes[&3].replica.agreement().acceptor().accepted_from(instance).count();
+    assert_eq!(accepted(&world), 0);
+    assert!(
+        !world
+            .wire
+            .iter()
+            .any(|(_, sent)| matches!(sent.message, Message::Accept { .. } | Message::Grant { .. }))
+    );
+    world.filter = None;
+    world.commands("run 500; cut 1 2; propose 1 c; run 200");
+    let c = world.processes[&1].executed.last().map(|(_, text)| text.as_str());
+    assert_eq!(c, Some("c"), "3 votes again: {}", world.out);
+}
+
+#[test]
 fn a_link_that_comes_up_while_it_is_given_up_is_dialled_again() {
     let mut world = World::default();
     world.commands("start 1 2 3; run 1500; extension 9 knowing 1 2 3; run 1000; remove 1 9; run 7000");

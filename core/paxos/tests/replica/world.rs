@@ -57,6 +57,10 @@ pub struct World {
     /// What goes wrong on that process: it is part of the state, and of the digest, from then on.
     pub wrong: BTreeMap<u16, u64>,
     pub exits: Vec<(u16, ExitReason)>,
+    /// That process is so many milliseconds away from all others.
+    pub far: Option<(u16, u64)>,
+    /// On the way to it and from it: when they arrive.
+    pub late: VecDeque<(u64, SocketAddr, Envelope)>,
     /// The rule that all processes leave out.
     pub mutation: Option<Mutation>,
 }
@@ -243,17 +247,13 @@ impl World {
             self.now += 1000;
             self.relink();
             for (to, envelope) in std::mem::take(&mut self.wire) {
-                let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
-                let arrives = known
-                    && self.connected(envelope.from.port(), to.port())
-                    && !self.paused.contains(&to.port());
-                let filter = &mut self.filter;
-                let mut passes = |message: &Message| {
-                    filter.as_mut().is_none_or(|filter| filter(envelope.from.port(), to.port(), message))
-                };
-                if arrives && passes(&envelope.message) {
-                    self.step(to.port(), Input::Message(envelope));
+                match self.far.filter(|(far, _)| [to.port(), envelope.from.port()].contains(far)) {
+                    Some((_, millis)) => self.late.push_back((self.now + millis * 1000, to, envelope)),
+                    None => self.deliver(to, envelope),
                 }
+            }
+            while let Some((_, to, envelope)) = self.late.pop_front_if(|(due, ..)| *due <= self.now) {
+                self.deliver(to, envelope);
             }
             for id in self.processes.keys().copied().collect::<Vec<u16>>() {
                 while !self.paused.contains(&id)
@@ -265,6 +265,19 @@ impl World {
                     self.step(id, Input::Timeout);
                 }
             }
+        }
+    }
+
+    fn deliver(&mut self, to: SocketAddr, envelope: Envelope) {
+        let known = self.processes.get(&envelope.from.port()).is_some_and(|p| p.up.contains(&to));
+        let arrives =
+            known && self.connected(envelope.from.port(), to.port()) && !self.paused.contains(&to.port());
+        let filter = &mut self.filter;
+        let mut passes = |message: &Message| {
+            filter.as_mut().is_none_or(|filter| filter(envelope.from.port(), to.port(), message))
+        };
+        if arrives && passes(&envelope.message) {
+            self.step(to.port(), Input::Message(envelope));
         }
     }
 
