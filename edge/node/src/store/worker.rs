@@ -5,13 +5,13 @@
 //! answers, in the order of the requests, and the requests, one write call a connection.
 
 use super::clients::Clients;
-use super::crowd::CrowdWatch;
+use super::failures::FailureWatch;
 use super::gateway::{GatewayConfig, Shared};
 use super::notes;
 use crate::hub::{Alarm, Happening, Hub};
 use crate::metrics::{PUBLISH_MICROS, WorkerMetrics};
 use crate::{NodeError, clock, entropy};
-use kumo_cluster::{GatewayError, GatewayNote, GatewaySettings};
+use kumo_cluster::{GatewayNote, GatewaySettings};
 use kumo_link::{GatewayLink, Told};
 use kumo_paxos::Time;
 use std::future::poll_fn;
@@ -40,7 +40,7 @@ pub struct Worker {
     stopping_until: Option<Time>,
     metrics: Arc<WorkerMetrics>,
     published: Time,
-    crowd: CrowdWatch,
+    failures: FailureWatch,
 }
 
 impl Worker {
@@ -68,7 +68,7 @@ impl Worker {
             stopping_until: None,
             metrics,
             published: Time(0),
-            crowd: CrowdWatch::default(),
+            failures: FailureWatch::default(),
             shared,
         })
     }
@@ -160,8 +160,9 @@ impl Worker {
                         // No server is dialled before this turn ends.
                         self.end = Some(Err(error));
                     }
-                    let busy = matches!(&note, GatewayNote::Failed { error: GatewayError::Busy, .. });
-                    if busy && !self.crowd.refused() {
+                    if let GatewayNote::Failed { error, .. } = &note
+                        && !self.failures.failed(error)
+                    {
                         continue;
                     }
                     if self.shared.is_news(&note) {
@@ -171,7 +172,7 @@ impl Worker {
                 Told::Refused(reason) => self.end = Some(Err(NodeError::Refused(reason))),
             }
         }
-        self.crowd.look(now);
+        self.failures.look(now);
     }
 
     fn ended(&mut self, now: Time) -> Option<Result<(), NodeError>> {
