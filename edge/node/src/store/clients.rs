@@ -38,6 +38,8 @@ pub struct Clients {
     budget: Budget,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
+    /// Calls of the request that is being read; empty between two of them.
+    parts: Vec<Part>,
 }
 
 /// Whose call it is.
@@ -71,6 +73,7 @@ impl Clients {
             shared,
             metrics,
             stopwatch: Stopwatch::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -328,9 +331,8 @@ impl Clients {
             | Command::Arithmetic { .. }
             | Command::Touch { .. }
             | Command::Describe { .. }) => {
-                let (made, parts) = Entry::of(answer, command);
-                client.entries.push_back(made);
-                for (number, part) in parts.into_iter().enumerate() {
+                client.entries.push_back(Entry::of(answer, command, &mut self.parts));
+                for (number, part) in self.parts.drain(..).enumerate() {
                     let writes = part.operation != Operation::Get;
                     client.begin(&part.key, writes);
                     let key = part.key.clone();

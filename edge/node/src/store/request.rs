@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, Initial, Operation, Refusal, Reply};
 use kumo_wire::memcache::{self, Command, Failure, Item, Mode, Outcome, Sign};
+use std::borrow::Cow;
 
 /// A request that waits for its answer, or for those before it.
 pub struct Entry {
@@ -17,7 +18,7 @@ enum How {
     /// `written`: so many of the keys are told already.
     Get {
         answer: memcache::Answer,
-        keys: Vec<(Bytes, Option<Found>)>,
+        keys: Asked,
         written: usize,
     },
     Describe {
@@ -32,6 +33,35 @@ enum How {
 }
 
 type Found = Result<Answer, GatewayError>;
+
+/// The keys of a get with what was found of each. Most ask for one: that needs no memory of its own.
+enum Asked {
+    One((Bytes, Option<Found>)),
+    Many(Vec<(Bytes, Option<Found>)>),
+}
+
+impl Asked {
+    fn of(parts: &[Part]) -> Asked {
+        match parts {
+            [part] => Asked::One((part.key.clone(), None)),
+            parts => Asked::Many(parts.iter().map(|part| (part.key.clone(), None)).collect()),
+        }
+    }
+
+    fn as_slice(&self) -> &[(Bytes, Option<Found>)] {
+        match self {
+            Asked::One(key) => std::slice::from_ref(key),
+            Asked::Many(keys) => keys,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [(Bytes, Option<Found>)] {
+        match self {
+            Asked::One(key) => std::slice::from_mut(key),
+            Asked::Many(keys) => keys,
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -76,22 +106,23 @@ impl Entry {
         Entry::said(out.freeze())
     }
 
-    /// The entry of a request about keys, and its calls.
-    pub fn of(answer: memcache::Answer, command: Command) -> (Entry, Vec<Part>) {
+    /// The entry of a request about keys; its calls are put into `parts`, which is empty before.
+    pub fn of(answer: memcache::Answer, command: Command, parts: &mut Vec<Part>) -> Entry {
         let (verb, part) = match command {
             Command::Get { keys, touch } => {
                 let operation = match touch {
                     Some(expiry) => Operation::GetAndTouch { expiry: expiry.0 },
                     None => Operation::Get,
                 };
-                let parts: Vec<Part> =
-                    keys.iter().map(|key| Part { key, operation: operation.clone() }).collect();
-                let keys = parts.iter().map(|part| (part.key.clone(), None)).collect();
-                return (Entry { how: How::Get { answer, keys, written: 0 }, open: parts.len() }, parts);
+                parts.extend(keys.iter().map(|key| Part { key, operation: operation.clone() }));
+                return Entry {
+                    how: How::Get { answer, keys: Asked::of(parts), written: 0 },
+                    open: parts.len(),
+                };
             }
             Command::Describe { key } => {
-                let how = How::Describe { answer, found: None };
-                return (Entry { how, open: 1 }, vec![Part { key, operation: Operation::Get }]);
+                parts.push(Part { key, operation: Operation::Get });
+                return Entry { how: How::Describe { answer, found: None }, open: 1 };
             }
             Command::Store { mode, key, flags, expiry, cas, value } => {
                 (Verb::Store, Part { key, operation: store(mode, flags, expiry.0, cas, value) })
@@ -121,7 +152,8 @@ impl Entry {
             | Command::Noop
             | Command::Sasl(_) => unreachable!("not about keys"),
         };
-        (Entry { how: How::Write { answer, verb, found: None }, open: 1 }, vec![part])
+        parts.push(part);
+        Entry { how: How::Write { answer, verb, found: None }, open: 1 }
     }
 
     pub fn flush(answer: memcache::Answer) -> Entry {
@@ -132,7 +164,7 @@ impl Entry {
     pub fn has_answers(&self) -> bool {
         match &self.how {
             How::Get { keys, written, .. } => {
-                self.is_ready() || keys.get(*written).is_some_and(|(_, found)| found.is_some())
+                self.is_ready() || keys.as_slice().get(*written).is_some_and(|(_, found)| found.is_some())
             }
             How::Said(_) | How::Describe { .. } | How::Write { .. } => self.is_ready(),
         }
@@ -141,7 +173,7 @@ impl Entry {
     /// Appends what can be told before the rest is known: a get of many keys is not kept until its end.
     pub fn write_some(&mut self, out: &mut BytesMut) {
         if let How::Get { answer, keys, written } = &mut self.how {
-            *written = write_values(answer, keys, *written, out);
+            *written = write_values(answer, keys.as_mut_slice(), *written, out);
         }
     }
 
@@ -152,7 +184,7 @@ impl Entry {
     pub fn answer(&mut self, part: usize, result: Found) {
         let place = match &mut self.how {
             How::Said(_) => return,
-            How::Get { keys, .. } => match keys.get_mut(part) {
+            How::Get { keys, .. } => match keys.as_mut_slice().get_mut(part) {
                 Some((_, place)) => place,
                 None => return,
             },
@@ -167,7 +199,7 @@ impl Entry {
     pub fn write(self, out: &mut BytesMut) {
         match self.how {
             How::Said(bytes) => out.extend_from_slice(&bytes),
-            How::Get { answer, keys, written } => write_end(&answer, keys, written, out),
+            How::Get { answer, mut keys, written } => write_end(&answer, keys.as_mut_slice(), written, out),
             How::Describe { answer, found } => describe(&answer, found, out),
             How::Write { answer, verb, found } => {
                 let text = error_text(&found);
@@ -215,11 +247,11 @@ fn write_values(
 /// The end of a get, or the first failure in its place.
 fn write_end(
     answer: &memcache::Answer,
-    mut keys: Vec<(Bytes, Option<Found>)>,
+    keys: &mut [(Bytes, Option<Found>)],
     written: usize,
     out: &mut BytesMut,
 ) {
-    let written = write_values(answer, &mut keys, written, out);
+    let written = write_values(answer, keys, written, out);
     match keys.get(written) {
         None => answer.write(&Outcome::End, out),
         Some((_, found)) => {
@@ -281,9 +313,9 @@ fn failure<'a>(found: &Option<Found>, text: &'a str) -> Failure<'a> {
     }
 }
 
-fn error_text(found: &Option<Found>) -> String {
+fn error_text(found: &Option<Found>) -> Cow<'static, str> {
     match found {
-        Some(Err(error)) => error.to_string(),
-        _none => "internal error".to_owned(),
+        Some(Err(error)) => error.to_string().into(),
+        _none => "internal error".into(),
     }
 }
