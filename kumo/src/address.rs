@@ -20,6 +20,23 @@ pub fn members(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(members.concat())
 }
 
+/// The other voters of the cell that a process at `own` belongs to. The same list may be given to every member: oneself
+/// is no partner.
+pub fn partners(own: SocketAddr, named: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut partners = Vec::new();
+    for partner in named {
+        if *partner != own && !partners.contains(partner) {
+            partners.push(*partner);
+        }
+    }
+    if partners.is_empty() && !named.is_empty() {
+        return Err(Failure::usage(format!(
+            "-p names only {own} itself: a cell of one is started without -p"
+        )));
+    }
+    Ok(partners)
+}
+
 /// All that are known. One is enough: names that nobody knows now are a failure only when there is nothing else.
 /// What is no address at all always is.
 pub fn known<T>(found: impl Iterator<Item = Result<T, Failure>>) -> Result<Vec<T>, Failure> {

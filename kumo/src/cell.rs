@@ -6,6 +6,7 @@ use crate::output::{Out, row, table};
 use crate::target::{Target, seconds};
 use crate::{address, block_on};
 use clap::{Args, Subcommand};
+use kumo_paxos::ChangeRefusal;
 use pfs::{Cell, Change, Options, ReplicaState, ReplicaStatus, Role, Status};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ enum CellCommand {
         #[arg(value_name = "ADDR[:PORT]")]
         address: String,
     },
-    /// Make an extension that has caught up a voter
+    /// Make an extension a voter; one that was just started is waited for (--patience)
     Promote {
         #[arg(value_name = "ADDR[:PORT]")]
         address: String,
@@ -43,7 +44,7 @@ enum CellCommand {
         #[arg(value_name = "ADDR[:PORT]")]
         address: String,
     },
-    /// Swap one voter for another address, which was added before, in one step
+    /// Swap one voter for an extension in one step; one that was just started is waited for (--patience)
     Replace { old: String, new: String },
     /// Let the master step down
     Transfer,
@@ -101,8 +102,28 @@ async fn operate(command: CellCommand, target: Target, out: Out) -> Result<(), F
             Change::Replace { old: address::one(&old, pfs::PORT)?, new: address::one(&new, pfs::PORT)? }
         }
     };
-    target.operator()?.change(change, None).await?;
+    change_members(&target, change).await?;
     done(&out, "change")
+}
+
+/// A newcomer that was started a moment ago is waited for.
+async fn change_members(target: &Target, change: Change) -> Result<(), Failure> {
+    let until = Instant::now() + target.patience;
+    loop {
+        match target.operator()?.change(change.clone(), None).await {
+            Err(pfs::Error::CellRefused(reason)) if Instant::now() < until && is_early(&change, &reason) => {
+                tokio::time::sleep(ASK_INTERVAL).await;
+            }
+            changed => return Ok(changed?),
+        }
+    }
+}
+
+/// Whether it was refused only because the newcomer is not so far yet.
+fn is_early(change: &Change, reason: &str) -> bool {
+    let (Change::Promote(newcomer) | Change::Replace { new: newcomer, .. }) = change else { return false };
+    let early = [ChangeRefusal::Stranger, ChangeRefusal::Unreachable, ChangeRefusal::Behind];
+    early.iter().any(|early| early(*newcomer).to_string() == reason)
 }
 
 async fn recover(target: &Target, from: &str, out: Out) -> Result<(), Failure> {
@@ -236,7 +257,7 @@ const EXAMPLES: &str = "\
 Examples:
   kumo cell status
   kumo cell -l 10.0.0.1 -p 10.0.0.2 -p 10.0.0.3     the same as kumo-cell with these options
-  kumo cell add 10.0.0.4 && kumo cell promote 10.0.0.4
+  kumo cell promote 10.0.0.4                        started there: kumo-cell -l 10.0.0.4 -p 10.0.0.1 --extension
   kumo cell wait --voting                           before the next step of a rolling restart
 
 status and wait with --format json: generation, cell_id, master (address or null), round {sequence, id},

@@ -100,15 +100,9 @@ async fn run_announced(config: NodeConfig, stop: impl Future<Output = ()>) -> Re
 fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
     let Some(listen) = &daemon.listen else { return Err(Failure::usage("-l ADDR:PORT is missing")) };
     let listen = named(listen)?;
-    let mut peers = Vec::new();
-    for peer in &daemon.peers {
-        let peer = named(peer)?;
-        // The same list may be given to every member: oneself is no peer.
-        if peer != listen && !peers.contains(&peer) {
-            peers.push(peer);
-        }
-    }
-    Ok(NodeConfig {
+    let peers: Vec<SocketAddr> = daemon.peers.iter().map(|peer| named(peer)).collect::<Result<_, _>>()?;
+    let peers = address::partners(listen, &peers)?;
+    let config = NodeConfig {
         listen,
         peers,
         unit: Duration::from_millis(daemon.unit),
@@ -116,7 +110,9 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
         extension: daemon.extension,
         session_timeout: daemon.session_timeout,
         http: daemon.http.config_with(http::BOARD_PORT, &daemon.http_token)?,
-    })
+    };
+    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(config)
 }
 
 /// An address that is also a name: the others dial it.

@@ -264,7 +264,7 @@ const EXAMPLES: &str = "\
 Examples:
   kumo fs put /config/app.toml app.toml      kumo fs cat /config/app.toml
   echo one | kumo fs append /log             kumo fs ls -l /config
-  kumo fs put /leader me --fence leader=$KUMO_LOCK_NUMBER      (inside kumo lock leader -- ...)
+  hostname | kumo fs put /leader --fence leader=$KUMO_LOCK_NUMBER      (inside kumo lock leader -- ...)
 
 --format json: ls and tree {path, entries, total} with entries (and stat) of {name, kind: file|ephemeral|directory,
 length, version, created_ms, modified_ms, session}; cat {path, version, length, encoding: utf-8|base64, data};

@@ -75,6 +75,10 @@ fn bad_arguments_are_status_2() {
         vec!["cell", "-l", "0.0.0.0:19700"],
         vec!["cell", "-l", "127.0.0.1:0"],
         vec!["cell", "-l", "127.0.0.1:1", "-u", "1"],
+        vec!["cell", "-l", "127.0.0.1:1", "-p", "127.0.0.1:1"],
+        vec!["cell", "-l", "127.0.0.1:1", "--extension"],
+        [&["cell", "-l", "127.0.0.1:1"][..], &EIGHT_MEMBERS].concat(),
+        [&["manager", "--memory", "-l", "127.0.0.1:1"][..], &EIGHT_MEMBERS].concat(),
         vec!["bench", "cell", "--op", "nothing"],
         vec!["--cell", "no name", "fs", "ls"],
         vec!["ctl", "localhost:99999", "stat"],
@@ -246,3 +250,23 @@ fn a_reader_that_has_enough_is_no_error_message() {
     assert_status(&["pipe"], &output, 0);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// One more than can vote; one of them is meant to be the one that is started.
+const EIGHT_MEMBERS: [&str; 16] = [
+    "-p",
+    "127.0.0.1:1",
+    "-p",
+    "127.0.0.1:2",
+    "-p",
+    "127.0.0.1:3",
+    "-p",
+    "127.0.0.1:4",
+    "-p",
+    "127.0.0.1:5",
+    "-p",
+    "127.0.0.1:6",
+    "-p",
+    "127.0.0.1:7",
+    "-p",
+    "127.0.0.1:8",
+];

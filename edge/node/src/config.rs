@@ -1,7 +1,7 @@
 //! [`NodeConfig`]: what a node is told at its start, and [`NodeError`]: why it could not go on.
 
 use crate::http::HttpConfig;
-use kumo_paxos::ExitReason;
+use kumo_paxos::{ExitReason, VOTERS_MAX};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,11 +26,26 @@ pub struct NodeConfig {
     pub http: Option<HttpConfig>,
 }
 
+impl NodeConfig {
+    /// Whether there can be such a node. Asked at its start; a command asks before, to tell whoever typed it.
+    pub fn check(&self) -> Result<(), NodeError> {
+        match (self.extension, self.peers.len()) {
+            (true, 0) => Err(NodeError::Alone),
+            (false, peers) if peers >= VOTERS_MAX => Err(NodeError::Voters(peers + 1)),
+            _possible => Ok(()),
+        }
+    }
+}
+
 /// Why a node could not start, or had to stop. Each prints as one line for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error("{0} names no host and port by which the others could reach this node")]
     Nameless(SocketAddr),
+    #[error("an extension follows a cell: name a member of it")]
+    Alone,
+    #[error("a cell has at most {VOTERS_MAX} voters, not {0}: others follow as extensions")]
+    Voters(usize),
     #[error("address {0} is taken by another process")]
     AddressTaken(SocketAddr),
     #[error("cannot listen on {address}: {error}")]

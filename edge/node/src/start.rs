@@ -78,6 +78,7 @@ async fn run_with<A: Application + Default, H: House<A>>(
     metrics: Arc<NodeMetrics>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
+    config.check()?;
     let address = config.listen;
     let fault = |error| NodeError::Listen { address, error };
     let mut sockets = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::common::{self, CONTROL_PORT, Common, MANAGER_PORT};
 use super::process::Process;
+use crate::address;
 use crate::failure::Failure;
 use crate::http::{self, Http, HttpToken};
 use clap::{Args, Command};
@@ -64,13 +65,9 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
     let Some(process) = Process::start("kumo-manager", &manager.common)? else { return Ok(()) };
     manager.common.only_one_worker("manager");
     let listen = common::named(&manager.listen, MANAGER_PORT)?;
-    let mut peers = Vec::new();
-    for partner in &manager.partners {
-        let partner = common::named(partner, MANAGER_PORT)?;
-        if partner != listen && !peers.contains(&partner) {
-            peers.push(partner);
-        }
-    }
+    let named = |partner: &String| common::named(partner, MANAGER_PORT);
+    let peers: Vec<SocketAddr> = manager.partners.iter().map(named).collect::<Result<_, _>>()?;
+    let peers = address::partners(listen, &peers)?;
     if manager.lease < LEASE_MIN {
         return Err(Failure::usage("--lease is at least 0.2"));
     }
@@ -87,6 +84,7 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
         session_timeout: manager.session_timeout,
         http: manager.http.config_with(http::BOARD_PORT, &manager.http_token)?,
     };
+    config.check().map_err(|error| Failure::usage(error.to_string()))?;
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
         let control = common::bind(SocketAddr::new(listen.ip(), manager.control))?;
