@@ -24,7 +24,7 @@ pub struct Link {
     /// The next decided entry to send it without being asked, when it follows us.
     pub follows: Option<Instance>,
     pub executed: Instance,
-    /// Heartbeats of a newcomer that gets all there is and was still more than a window behind.
+    /// Heartbeats of newcomers there that got all there is and were still more than a window behind; none since one votes.
     pub trails: u32,
     /// The most promises and accepts that incarnation ever said it had kept.
     pub kept: u64,

@@ -78,8 +78,8 @@ pub struct Replica {
     pinned: Option<Instance>,
     /// The configuration entry this master proposed and has not seen executed.
     proposed: Option<Configuration>,
-    /// Until then no commands are begun, so that a newcomer gets within the window.
-    held_until: Option<Time>,
+    /// The newcomer for whose sake no commands are begun, so that it gets within the window, and until when.
+    held: Option<(SocketAddr, Time)>,
     /// The master that was last heard of alive.
     master: Option<SocketAddr>,
     /// An operator waits for that change.
@@ -169,7 +169,7 @@ impl Replica {
             catching: Catching::default(),
             pinned: None,
             proposed: None,
-            held_until: None,
+            held: None,
             master: None,
             change_waits: false,
             panics: Panics::default(),
@@ -273,7 +273,7 @@ impl Replica {
         if self.wants_round {
             deadline = deadline.min(self.lease.free_at());
         }
-        let dues = [self.success_due, self.held_until];
+        let dues = [self.success_due, self.held.map(|(_, until)| until)];
         Some(dues.into_iter().flatten().fold(deadline, Time::min))
     }
 

@@ -41,12 +41,13 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         self.heard = self.heard.max(round);
+        let promised = self.agreement.acceptor().promised();
         // Also one of the round that was promised: this memory may lack a later promise.
-        if !self.is_confirmed() {
+        if round >= promised && !self.is_confirmed() {
             return;
         }
         // A begin that would raise the promise is a collect as far as leases go.
-        if round > self.agreement.acceptor().promised() && !self.may_promise(now, round) {
+        if round > promised && !self.may_promise(now, round) {
             return;
         }
         for proposal in &proposals {

@@ -136,9 +136,9 @@ impl Replica {
             return;
         }
         self.queue_held();
-        self.held_until.take_if(|until| now >= *until);
+        self.held.take_if(|(_, until)| now >= *until);
         let (data, mut none) = (&self.data, VecDeque::new());
-        let queue = if self.held_until.is_some() { &mut none } else { &mut self.queue };
+        let queue = if self.held.is_some() { &mut none } else { &mut self.queue };
         let begun = self.agreement.pump(queue, |value| data.holds(value), &mut self.records);
         self.fetch_open(now, effects);
         if !begun.is_empty() {
@@ -252,7 +252,7 @@ impl Replica {
             self.data.withdraw();
             self.success_due = None;
             self.proposed = None;
-            self.held_until = None;
+            self.held = None;
             self.fail_change(effects);
             effects.push(Effect::Master(None));
         }

@@ -200,12 +200,14 @@ impl Replica {
     }
 
     /// A newcomer that gets all there is, and is as far behind as the log grows on the way to it and back: it gets within
-    /// the window when the log stands still for a moment. Ever more rarely, should it be too slow for that too.
+    /// the window when the log stands still for a moment. Ever more rarely, should it be too slow for that too, or die
+    /// of it and come back.
     fn wait_for(&mut self, now: Time, newcomer: SocketAddr) {
         let Some(link) = self.links.get_mut(newcomer) else { return };
         link.trails = link.trails.saturating_add(1);
         if link.trails >= TRAILS_MIN && link.trails.is_power_of_two() {
-            self.held_until = Some(now.plus_micros(self.settings.unit_micros.saturating_mul(HOLD_UNITS)));
+            let until = now.plus_micros(self.settings.unit_micros.saturating_mul(HOLD_UNITS));
+            self.held = Some((newcomer, until));
         }
     }
 
@@ -256,7 +258,7 @@ impl Replica {
             return Err(ChangeRefusal::Majority);
         }
         self.proposed = Some(next.clone());
-        self.held_until = None;
+        self.held = None;
         self.queue.push_front(Value::Config(next));
         self.eager = true;
         Ok(())

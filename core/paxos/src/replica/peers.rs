@@ -23,7 +23,6 @@ impl Replica {
             link.heartbeat = None;
             link.peer_nonce = 0;
             link.executed = Instance(0);
-            link.trails = 0;
             link.kept = 0;
         }
         link.incarnation = hello.incarnation;
@@ -41,6 +40,7 @@ impl Replica {
             link.up = false;
             link.follows = None;
         }
+        self.held.take_if(|(newcomer, _)| *newcomer == address);
         if self.catching.asked.is_some_and(|(asked, _)| asked == address) {
             self.catching.asked = None;
         }
@@ -98,6 +98,11 @@ impl Replica {
                 configuration.majority(|voter| voter == me || voters.contains(&voter))
             }),
         }
+    }
+
+    /// Whether its votes are to be had: a memory that may lack something gives none.
+    pub(super) fn votes_now(&self) -> bool {
+        self.agreement.votes() && self.is_confirmed()
     }
 
     /// Whether another round may be promised now: no lease forbids it, and nothing of the memory is missing.

@@ -144,7 +144,7 @@ impl Replica {
         let mut member = member.clone();
         if member.address == self.settings.address {
             let log = self.agreement.log();
-            let votes = self.agreement.votes() && member.incarnation == self.settings.incarnation;
+            let votes = self.votes_now() && member.incarnation == self.settings.incarnation;
             return ReplicaStatus {
                 state: if votes { ReplicaState::Voting } else { ReplicaState::Learning },
                 member,

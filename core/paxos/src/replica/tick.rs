@@ -69,7 +69,7 @@ impl Replica {
             age_ms: now.since(self.birth) / 1000,
             names: self.names,
             hears: self.hears(now),
-            votes: self.agreement.votes(),
+            votes: self.votes_now(),
             leads: self.reign,
             promised: self.agreement.acceptor().promised(),
             sent: now,
@@ -125,6 +125,9 @@ impl Replica {
         link.peer_nonce = heartbeat.nonce;
         link.echoed |= heartbeat.echo == link.nonce;
         link.executed = heartbeat.executed;
+        if heartbeat.votes {
+            link.trails = 0;
+        }
         link.heartbeat_at = now;
         let panicked = heartbeat.panicked;
         link.heartbeat = Some(heartbeat);
@@ -149,11 +152,11 @@ impl Replica {
         effects: &mut Vec<Effect>,
     ) {
         let Some(round) = heartbeat.leads else { return };
-        if !self.agreement.votes() || !self.is_confirmed() {
+        if !self.agreement.votes() {
             return;
         }
         let promised = self.agreement.acceptor().promised();
-        if promised == round {
+        if promised == round && self.is_confirmed() {
             let granted_micros = self.lease.grant(now, round);
             let executed = self.agreement.log().executed();
             self.send(

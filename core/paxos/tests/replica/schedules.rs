@@ -362,8 +362,13 @@ fn a_replica_with_a_memory_accepts_nothing_before_the_others_have_spoken() {
             .iter()
             .any(|(_, sent)| matches!(sent.message, Message::Accept { .. } | Message::Grant { .. }))
     );
+    let state =
+        |world: &World, of: u16| world.processes[&of].replica.status(Time(world.now)).replicas[2].state;
+    assert_eq!(state(&world, 3), ReplicaState::Learning, "nobody counts on it");
     world.filter = None;
-    world.commands("run 500; cut 1 2; propose 1 c; run 200");
+    world.commands("run 500");
+    assert_eq!([1, 3].map(|of| state(&world, of)), [ReplicaState::Voting; 2]);
+    world.commands("cut 1 2; propose 1 c; run 200");
     let c = world.processes[&1].executed.last().map(|(_, text)| text.as_str());
     assert_eq!(c, Some("c"), "3 votes again: {}", world.out);
 }
