@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 /// What a script has done, and what may be found afterwards.
 #[derive(Default)]
-struct Expected {
+pub struct Expected {
     /// As of the last commit that succeeded.
     committed: Model,
     /// Every state of a key since then.
     since: BTreeMap<StoreKey, Vec<Option<Record>>>,
-    current: Model,
+    pub current: Model,
     note: Vec<Vec<u8>>,
 }
 
@@ -32,7 +32,7 @@ impl Expected {
         self.since.clear();
     }
 
-    fn check(&self, found: &Model, context: &str) {
+    pub fn check(&self, found: &Model, context: &str) {
         let keys = found.keys().chain(self.committed.keys());
         for key in keys {
             let found = found.get(key).cloned();
@@ -43,37 +43,58 @@ impl Expected {
     }
 }
 
+/// What is done to a store.
+#[derive(Clone, Debug)]
+pub enum Change {
+    Put { key: u64, size: usize },
+    Remove(u64),
+    Commit,
+    Tend,
+    Note,
+}
+
+/// Told before it is done: a fault leaves it open whether it was.
+pub fn apply(core: &Core, change: Change, clock: u64, expected: &mut Expected) -> Result<(), Fault> {
+    match change {
+        Change::Put { key: number, size } => {
+            let (key, record) = (key(number), record(clock, size));
+            expected.changed(&key, Some(record.clone()));
+            core.put(key.hash, &key.key, &record)
+        }
+        Change::Remove(number) => {
+            let key = key(number);
+            expected.changed(&key, None);
+            core.remove(key.hash, &key.key)
+        }
+        Change::Commit => {
+            core.commit()?;
+            expected.committed();
+            Ok(())
+        }
+        Change::Tend => core.tend(&mut |_| true),
+        Change::Note => {
+            let content = clock.to_be_bytes().to_vec();
+            expected.note.push(content.clone());
+            core.put_note("note", &content)?;
+            expected.note = vec![content];
+            core.files().map_or(Ok(()), |files| files.log.prepare())
+        }
+    }
+}
+
 /// Puts, removes, commits, compacts. Ends at the first fault.
 fn script(core: &Core, seed: u64, length: u64, expected: &mut Expected) -> Result<(), Fault> {
     let mut random = Random(seed);
     for clock in 1..=length {
-        let key = key(random.below(12));
-        match random.below(12) {
-            0..7 => {
-                let record = record(seed * 1000 + clock, random.below(250) as usize);
-                // Told before it is done: a fault leaves it open whether it was.
-                expected.changed(&key, Some(record.clone()));
-                core.put(key.hash, &key.key, &record)?;
-            }
-            7 | 8 => {
-                expected.changed(&key, None);
-                core.remove(key.hash, &key.key)?;
-            }
-            9 => {
-                core.commit()?;
-                expected.committed();
-            }
-            10 => core.tend(&mut |_| true)?,
-            _other => {
-                let content = clock.to_be_bytes().to_vec();
-                expected.note.push(content.clone());
-                core.put_note("note", &content)?;
-                expected.note = vec![content];
-                if let Some(files) = core.files() {
-                    files.log.prepare()?;
-                }
-            }
-        }
+        let key = random.below(12);
+        let change = match random.below(12) {
+            0..7 => Change::Put { key, size: random.below(250) as usize },
+            7 | 8 => Change::Remove(key),
+            9 => Change::Commit,
+            10 => Change::Tend,
+            _other => Change::Note,
+        };
+        apply(core, change, seed * 1000 + clock, expected)?;
     }
     Ok(())
 }

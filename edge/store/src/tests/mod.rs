@@ -7,6 +7,7 @@ mod faulty;
 mod files;
 mod full;
 mod model;
+mod properties;
 
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
