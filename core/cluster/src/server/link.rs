@@ -128,6 +128,11 @@ impl Link {
         self.pass(before);
     }
 
+    /// Frames are committed, and the other does not know it.
+    pub fn is_unsaid(&self) -> bool {
+        self.up && self.watermark > self.watermark_sent
+    }
+
     /// The watermark may pass that frame.
     fn pass(&mut self, seq: u64) {
         let Some(frame) = self.frame_mut(seq) else { return };

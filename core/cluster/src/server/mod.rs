@@ -99,6 +99,7 @@ pub struct Server<S: Store> {
     postponed_until: Time,
     tick_at: Time,
     alive_at: Time,
+    /// When what is unsaid goes out on its own. It stays when that was said with a frame: then nothing does.
     watermark_at: Option<Time>,
     watermark_wanted: bool,
 }
@@ -167,6 +168,7 @@ impl<S: Store> Server<S> {
 
     /// All change happens here.
     pub fn step(&mut self, now: Time, input: ServerInput, effects: &mut Vec<ServerEffect>) {
+        let wanted = self.watermark_wanted;
         match input {
             ServerInput::Timeout => self.tick(now, effects),
             ServerInput::Wall(wall) => self.wall = wall,
@@ -187,7 +189,7 @@ impl<S: Store> Server<S> {
             ServerInput::Manager(from, message) => self.manager(now, from, message, effects),
             ServerInput::BackedUp { suffix, result } => self.backed_up(suffix, result, effects),
         }
-        if self.watermark_wanted && self.watermark_at.is_none() {
+        if self.watermark_wanted && (!wanted || self.watermark_at.is_none()) {
             self.watermark_at = Some(now.plus_micros(WATERMARK_MICROS));
         }
     }

@@ -5,6 +5,7 @@ use super::expire::Expiry;
 use super::few::Few;
 use super::ids::Known;
 use super::judge::{self, Content, Verdict};
+use super::link::Link;
 use super::origin;
 use super::pendings::{Pending, Queue};
 use super::world::State;
@@ -283,6 +284,8 @@ impl<S: Store> Server<S> {
                 held_up.push(to);
             }
         }
+        // Said with these frames: while writes follow each other nothing goes out on its own.
+        self.watermark_wanted &= self.links.iter().any(Link::is_unsaid);
         for &to in held_up.as_slice() {
             self.send_first_again(to, effects);
         }
@@ -441,7 +444,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         let epoch = world.number();
         for (member, link) in world.space.members.iter().zip(&mut self.links) {
-            if link.up && link.watermark > link.watermark_sent {
+            if link.is_unsaid() {
                 link.watermark_sent = link.watermark;
                 let message = Message::Watermark { epoch, upto: link.watermark };
                 effects.push(ServerEffect::Server(member.id(), message));

@@ -30,6 +30,8 @@ pub struct House {
     pub work_max: usize,
     /// The longest message.
     pub bytes_max: usize,
+    /// Watermarks that went out on their own.
+    pub lone_watermarks: usize,
 }
 
 impl House {
@@ -66,6 +68,7 @@ impl House {
             notes: Vec::new(),
             work_max: 0,
             bytes_max: 0,
+            lone_watermarks: 0,
         };
         let member = |index: usize| Member {
             address: server(index).address,
@@ -157,6 +160,7 @@ impl House {
                     ) {
                         self.bytes_max = self.bytes_max.max(message.to_bytes().len());
                     }
+                    self.lone_watermarks += usize::from(matches!(message, Message::Watermark { .. }));
                     self.queue.push_back((at, usize::from(to.address.port()) - 1, message));
                 }
                 ServerEffect::Gateway(_, Message::Answer { seq, answer }) => {

@@ -18,3 +18,4 @@ mod room;
 mod settlement;
 mod signs;
 mod strangers;
+mod watermarks;

@@ -23,8 +23,9 @@ impl Default for Alarm {
 impl Alarm {
     /// Wakes the task at `wanted`.
     pub fn set(&mut self, now: Time, wanted: Time, context: &mut Context) {
-        // An earlier alarm is left as it is: it costs one idle turn, moving it would cost more on every turn.
-        if self.at.is_none_or(|at| at > wanted) {
+        // An earlier alarm is left as it is: it costs one idle turn, moving it would cost more on every turn. But one that
+        // goes off soon, again and again put off, would cost an idle turn each time.
+        if self.at.is_none_or(|at| at > wanted || at < wanted && at.since(now) < SOON_MICROS) {
             let pause = Duration::from_micros(wanted.since(now));
             self.timer.as_mut().reset(Instant::now() + pause);
             self.at = Some(wanted);
@@ -35,3 +36,6 @@ impl Alarm {
         }
     }
 }
+
+/// Sooner than this an alarm is put off when it is not needed so early.
+const SOON_MICROS: u64 = 2_500;
