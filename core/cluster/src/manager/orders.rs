@@ -120,6 +120,9 @@ impl Manager {
 
     fn wish(&self, now: Time, cluster: &Cluster) -> Option<Wish> {
         let space = cluster.space();
+        if self.may_be_rebuilt(space) {
+            return None;
+        }
         let mut attach = self.outside(now, space);
         attach.retain(|&life| !self.would_forget(life, space));
         // Whoever restarted will be lost in a moment, and can be attached then.
@@ -154,7 +157,11 @@ impl Manager {
                 Place::Succeeds => return Err(Hindrance::NotYet),
                 Place::Member => return Err(Hindrance::Refused(format!("{address} is attached already"))),
                 Place::Foreign => {
-                    return Err(Hindrance::Refused(format!("the store of {address} is another cluster's")));
+                    let reason = format!(
+                        "the store of {address} is another cluster's: it can be attached when it is started with an \
+                         empty one"
+                    );
+                    return Err(Hindrance::Refused(reason));
                 }
             }
         }
@@ -172,20 +179,30 @@ impl Manager {
                 Place::Member | Place::Foreign => {}
             }
         }
-        let foreign = self.peers.connected().any(|heard| is_foreign(heard, space));
-        if lives.is_empty() && space.members.is_empty() && foreign {
-            let reason = "the connected servers belong to another cluster: if this cell takes the place of one that is \
-                          lost, `rebuild` takes over the hash space that they hold";
+        if self.may_be_rebuilt(space) {
+            let reason = "connected servers belong to another cluster: if this cell takes the place of one that is lost, \
+                          `rebuild` takes over the hash space that they hold; to begin without them, name the servers \
+                          to attach";
             return Err(Hindrance::Refused(reason.to_owned()));
         }
         if lives.is_empty() && !has_returned(space) {
-            let reason = match self.peers.connected().next() {
-                Some(_) => "nothing to attach: every connected server is attached",
-                None => "nothing to attach: no server is connected",
+            let mut connected = self.peers.connected().peekable();
+            let reason = match connected.peek().is_some() {
+                true if connected.any(|heard| is_foreign(heard, space)) => {
+                    "nothing to attach: connected servers that are not attached have stores of another cluster"
+                }
+                true => "nothing to attach: every connected server is attached",
+                false => "nothing to attach: no server is connected",
             };
             return Err(Hindrance::Refused(reason.to_owned()));
         }
         Ok(lives)
+    }
+
+    /// There is no ring, and somebody holds one of another cell: it may be this cluster's, whose managers have lost their
+    /// memory. A ring of the others would hide what is stored, and could not be given up for the one before.
+    fn may_be_rebuilt(&self, space: &Space) -> bool {
+        space.members.is_empty() && self.peers.connected().any(|heard| is_foreign(heard, space))
     }
 
     fn attach(

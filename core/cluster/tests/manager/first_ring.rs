@@ -4,6 +4,7 @@ use crate::bench::{Bench, addresses};
 use crate::log::server;
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_cluster::{Alive, ManagerInput, ManagerNote, SpaceNumber, Usage};
+use kumo_paxos::CellId;
 use kumo_session::ConnectionId;
 
 const FULL: Usage = Usage { items: 10, tombstones: 1, live_bytes: 1000, file_bytes: 2000 };
@@ -70,6 +71,37 @@ fn stores_that_differ_are_not_attached_together() {
     assert!(bench.log.cluster.space().number > SpaceNumber(57), "what it holds was stamped up to 57");
     done(&mut bench, attach([2, 3], true));
     assert!(bench.log.cluster.space().job.is_some(), "the others get a copy");
+}
+
+/// The managers have lost their memory, and two of three servers their disks.
+fn of_a_lost_cell(bench: &Bench, number: u16) -> Alive {
+    let sign = bench.sign(server(number, 1));
+    match number {
+        1 => Alive { cluster: Some(CellId(77)), space: SpaceNumber(9), usage: FULL, ..sign },
+        _ => sign,
+    }
+}
+
+#[test]
+fn while_one_holds_another_ring_none_is_begun_unasked() {
+    let mut bench = connected(of_a_lost_cell);
+    bench.ask(attach([], true));
+    bench.pass(100_000, &[]);
+    let answer = bench.answers.pop();
+    assert!(matches!(&answer, Some(ControlAnswer::Refused(said)) if said.contains("rebuild")), "{answer:?}");
+    done(&mut bench, ControlRequest::AutoReplace { on: true });
+    pass(&mut bench, 20_000_000, of_a_lost_cell);
+    assert_eq!(attached(&bench), 0);
+    done(&mut bench, ControlRequest::AutoReplace { on: false });
+    done(&mut bench, attach([2, 3], true));
+    assert_eq!(attached(&bench), 2);
+    bench.ask(attach([], true));
+    bench.pass(100_000, &[]);
+    let answer = bench.answers.pop();
+    assert!(
+        matches!(&answer, Some(ControlAnswer::Refused(said)) if said.contains("stores of another")),
+        "{answer:?}"
+    );
 }
 
 #[test]
