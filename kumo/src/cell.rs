@@ -106,7 +106,7 @@ async fn operate(command: CellCommand, target: Target, out: Out) -> Result<(), F
     done(&out, "change")
 }
 
-/// A newcomer that was started a moment ago is waited for.
+/// A newcomer that was started a moment ago is waited for, and a change before this one.
 async fn change_members(target: &Target, change: Change) -> Result<(), Failure> {
     let until = Instant::now() + target.patience;
     loop {
@@ -119,8 +119,11 @@ async fn change_members(target: &Target, change: Change) -> Result<(), Failure> 
     }
 }
 
-/// Whether it was refused only because the newcomer is not so far yet.
+/// Whether it was refused only because another change, or the newcomer, is not so far yet.
 fn is_early(change: &Change, reason: &str) -> bool {
+    if reason == ChangeRefusal::Busy.to_string() {
+        return true;
+    }
     let (Change::Promote(newcomer) | Change::Replace { new: newcomer, .. }) = change else { return false };
     let early = [ChangeRefusal::Stranger, ChangeRefusal::Unreachable, ChangeRefusal::Behind];
     early.iter().any(|early| early(*newcomer).to_string() == reason)

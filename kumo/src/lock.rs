@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Run a command while holding a lock
 ///
 /// KUMO_LOCK_NUMBER in its environment is the fencing number: it grows with every grant. When the lock is lost
-/// the command is killed, and also when kumo itself is killed. The status is the command's; 3 if the lock was not
+/// the command is killed, and also when kumo itself is killed; what the command has started in turn goes on then, and
+/// only the number keeps its writes out. The status is the command's; 3 if the lock was not
 /// obtained.
 #[derive(Args)]
 #[command(after_help = "\

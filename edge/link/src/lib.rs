@@ -10,7 +10,9 @@ pub mod hub;
 pub mod post;
 mod ready;
 mod socket;
+mod strangers;
 
 pub use gateway::{GatewayLink, Told};
 pub use ready::{ReadyList, Signal, Token};
 pub use socket::prepare;
+pub use strangers::Strangers;

@@ -9,7 +9,7 @@ mod wait;
 use super::common::{CONTROL_PORT, SERVER_PORT};
 use super::{shown, tool};
 use crate::address;
-use crate::failure::Failure;
+use crate::failure::{Failure, NO_MASTER, UNREACHABLE};
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand};
 pub use job::JobView;
@@ -21,8 +21,8 @@ use std::net::SocketAddr;
 /// Ask the managers of a store, and tell them what to do
 #[derive(Args, Clone, Debug)]
 pub struct Kumoctl {
-    /// A manager; any one answers
-    #[arg(value_name = "ADDR[:19799]")]
+    /// A manager; any one answers. Of several the first that is reached is asked
+    #[arg(value_name = "ADDR[:19799][,ADDR...]")]
     manager: String,
     #[command(subcommand)]
     order: Order,
@@ -116,9 +116,24 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(kumoctl: Kumoctl) -> Result<(), Failure> {
-    let manager = address::one(&kumoctl.manager, CONTROL_PORT)?;
+    let managers = kumoctl.manager.split(',').map(|text| address::one(text.trim(), CONTROL_PORT));
+    let managers = address::known(managers)?;
     let out = Out::new(kumoctl.format);
-    crate::block_on(obey(kumoctl.order, manager, out))
+    crate::block_on(async {
+        let manager = tool::first_reached(&managers).await?;
+        obey(kumoctl.order, manager, out).await.map_err(|failure| advised(failure, manager))
+    })
+}
+
+/// With what to do where the managers are the matter.
+fn advised(failure: Failure, manager: SocketAddr) -> Failure {
+    let Failure::Line(line, status) = failure else { return failure };
+    let advice = match status {
+        UNREACHABLE => ": any other manager answers too".to_owned(),
+        NO_MASTER => format!(": `kumo --cell {} cell status` tells who is there", manager.ip()),
+        _other => String::new(),
+    };
+    Failure::Line(line + &advice, status)
 }
 
 async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure> {

@@ -4,10 +4,29 @@ use crate::failure::{Failure, NO_MASTER};
 use kumo_cluster::control::{ControlAnswer, ControlRequest, ServerReport, Stat};
 use kumo_node::tool::{self, ToolError};
 use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Asks a manager, and the master if that is another one.
 pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<ControlAnswer, Failure> {
     Ok(tool::control(manager, request).await?)
+}
+
+/// The first of these managers that a connection can be made to; there is at least one.
+pub async fn first_reached(managers: &[SocketAddr]) -> Result<SocketAddr, Failure> {
+    if let [manager] = managers {
+        return Ok(*manager);
+    }
+    let mut reasons = Vec::new();
+    for manager in managers {
+        match timeout(CONNECT_FOR, TcpStream::connect(manager)).await {
+            Ok(Ok(_)) => return Ok(*manager),
+            Ok(Err(error)) => reasons.push(format!("{manager}: {error}")),
+            Err(_) => reasons.push(format!("{manager}: no answer")),
+        }
+    }
+    Err(Failure::unreachable(reasons.join("; ")))
 }
 
 /// How a cluster stands, from whichever of these managers answers first.
@@ -36,3 +55,6 @@ impl From<ToolError> for Failure {
         }
     }
 }
+
+/// Of a manager on a machine that is gone nothing is heard at all.
+const CONNECT_FOR: Duration = Duration::from_secs(2);

@@ -122,9 +122,7 @@ pub enum Objection {
     TooManyGateways,
     #[error("part of the ring would have no acting server")]
     NoTaker,
-    #[error(
-        "all servers of part of the ring are lost: start the one that was lost last, or accept the loss of data"
-    )]
+    #[error("all servers of part of the ring are lost")]
     OwnersLost,
     #[error("the cluster has members: nothing to rebuild")]
     NotEmpty,

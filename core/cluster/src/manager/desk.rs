@@ -151,6 +151,16 @@ impl Manager {
         self.end_backup(now, effects);
     }
 
+    /// Says also who must be started.
+    fn owners_lost(&mut self, cluster: &Cluster) -> String {
+        let authorities = self.reign.as_mut().map(|reign| reign.rings(cluster).authorities.clone());
+        let names: Vec<String> =
+            authorities.iter().flatten().map(|server| server.address.to_string()).collect();
+        let who =
+            if names.is_empty() { "the one that was lost last".to_owned() } else { names.join(" and ") };
+        format!("{}: start {who}, or accept the loss of data", Objection::OwnersLost)
+    }
+
     fn withdraw(&mut self, waiting: &Waiting) {
         let term = self.reign.as_mut().and_then(|reign| reign.own());
         if let (Some(term), Some(ordered)) = (term, &waiting.ordered) {
@@ -175,6 +185,7 @@ impl Manager {
                     self.withdraw(waiting);
                     waiting.ordered = None;
                 }
+                Some(Err(Objection::OwnersLost)) => return refused(self.owners_lost(cluster)),
                 Some(Err(objection)) => return refused(objection.to_string()),
             }
         }

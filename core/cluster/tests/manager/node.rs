@@ -409,3 +409,20 @@ fn auto_replace_attaches_and_detaches_after_some_quiet() {
     assert_eq!(bench.log.cluster.space().rhs.len(), 3);
     assert_eq!(bench.state(server(1, 1)), None);
 }
+
+#[test]
+fn who_must_be_started_is_named() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.pass(30_000_000, &[]);
+    let lost = |bench: &Bench| {
+        let members = &bench.log.cluster.space().members;
+        members.iter().filter(|member| matches!(member.state, MemberState::Fault { .. })).count()
+    };
+    assert_eq!(lost(&bench), 3);
+    bench.connect(4, server(4, 1));
+    bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
+    let answer = bench.answers.pop();
+    let Some(ControlAnswer::Refused(said)) = &answer else { panic!("{answer:?}") };
+    let named = (1..=3).filter(|number| said.contains(&server(*number, 1).address.to_string())).count();
+    assert_eq!(named, 1, "the one that was lost last: {said}");
+}

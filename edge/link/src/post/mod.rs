@@ -7,6 +7,7 @@ mod refusals;
 
 pub use refusals::Refusals;
 
+use crate::Strangers;
 use crate::hub::{Happening, Hub};
 use bytes::{Bytes, BytesMut};
 use dial::Dials;
@@ -17,7 +18,6 @@ use kumo_wire::{Wire, frame};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Context;
-use tracing::warn;
 
 /// The post office of a server, a gateway or a tool.
 pub struct Post {
@@ -34,6 +34,7 @@ pub struct Post {
     unfinished: Vec<ConnectionId>,
     /// Where the next short frame is copied to.
     scraps: BytesMut,
+    strangers: Strangers,
 }
 
 /// Who this process is.
@@ -99,6 +100,7 @@ impl Post {
             happened: Vec::new(),
             unfinished: Vec::new(),
             scraps: BytesMut::with_capacity(SCRAPS_BYTES),
+            strangers: Strangers::default(),
         }
     }
 
@@ -182,6 +184,7 @@ impl Post {
     pub fn poll(&mut self, now: Time, context: &mut Context, arrived: &mut Vec<Arrived>) {
         self.dial_due(now);
         self.give_up_greetings(now);
+        self.strangers.expire(now);
         let unfinished = std::mem::take(&mut self.unfinished);
         let mut happened = std::mem::take(&mut self.happened);
         self.hub.poll(context, &mut happened);
@@ -210,7 +213,7 @@ impl Post {
 
     pub fn deadline(&self) -> Option<Time> {
         let greeting = self.greeting_until.front().map(|&(until, _)| until);
-        [greeting, self.dials.deadline()].into_iter().flatten().min()
+        [greeting, self.dials.deadline(), self.strangers.deadline()].into_iter().flatten().min()
     }
 
     fn dial_due(&mut self, now: Time) {
@@ -276,10 +279,8 @@ impl Post {
                 return self.unfinished.push(id);
             }
             let Some(line) = self.lines.get(&id) else { return };
-            let limit = match line {
-                Line::Greeting { .. } => GREETING_BYTES_MAX,
-                Line::Server(_) | Line::Manager(_) | Line::Gateway | Line::Tool => FRAME_BYTES_MAX,
-            };
+            let greets = matches!(line, Line::Greeting { .. });
+            let limit = if greets { GREETING_BYTES_MAX } else { FRAME_BYTES_MAX };
             let Some(inbox) = self.hub.inbox(id) else { return };
             let outcome = match take(inbox, &mut self.scraps, limit) {
                 Ok(None) => return,
@@ -287,6 +288,7 @@ impl Post {
                     unpacked_bytes += packed::unpacked_bytes(&body);
                     self.frame(id, body, arrived)
                 }
+                Err(error) if greets => Err(format!("not a greeting: {error}")),
                 Err(error) => Err(error.to_string()),
             };
             if let Err(reason) = outcome {
@@ -410,7 +412,9 @@ impl Post {
     /// It broke a rule: it is told so if it can be, and cut off.
     fn refuse(&mut self, now: Time, id: ConnectionId, reason: String, arrived: &mut Vec<Arrived>) {
         if let Some(Line::Greeting { target: None, from }) = self.lines.get(&id) {
-            warn!(from = ?from, reason, "connection refused");
+            if let Some(from) = *from {
+                self.strangers.tell(now, from, "connection refused", &reason);
+            }
             self.send(id, &Greeting::Refused { reason: reason.clone() });
         }
         self.closed(now, id, reason, arrived);

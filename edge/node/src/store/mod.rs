@@ -7,6 +7,7 @@ mod clients;
 mod credentials;
 mod door;
 mod failures;
+mod faults;
 mod garbage;
 mod gateway;
 mod kept;

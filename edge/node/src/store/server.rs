@@ -8,6 +8,7 @@ use crate::http::{self, HttpConfig};
 use crate::hub::{Alarm, Hub};
 use crate::metrics::{PUBLISH_MICROS, ServerMetrics, Stopwatch};
 use crate::post::{Arrived, Me, Post, Refusals, Target};
+use crate::store::faults::FaultWatch;
 use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
@@ -16,8 +17,8 @@ use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerSettings,
-    Space,
+    Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
+    ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Engine, Options, Sync};
@@ -75,6 +76,7 @@ struct ServerNode {
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
     garbage: GarbageWatch,
+    faults: FaultWatch,
     trouble: TroubleWatch,
     metrics: Arc<ServerMetrics>,
     stopwatch: Stopwatch,
@@ -128,6 +130,7 @@ impl ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
             trouble: TroubleWatch::default(),
+            faults: FaultWatch::default(),
             config,
             engine,
             server,
@@ -320,6 +323,7 @@ impl ServerNode {
                 }
                 ServerEffect::Recruit(recruit) => self.voter.recruit(recruit),
                 ServerEffect::Backup { suffix } => self.backup(suffix),
+                ServerEffect::Note(ServerNote::StoreFault { what }) if !self.faults.is_news(now, &what) => {}
                 ServerEffect::Note(note) => notes::server(&note),
                 ServerEffect::Reborn { reason } => {
                     notes::reborn(&reason);

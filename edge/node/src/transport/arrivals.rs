@@ -1,11 +1,9 @@
 //! [`Arrivals`]: all connections that others opened.
 
 use super::arrival::{Arrival, Ending, Porch, Stage};
-use super::refusals::Refusals;
 use crate::house::HouseInput;
 use bytes::Bytes;
-use kumo_link::prepare;
-use kumo_link::{ReadyList, Signal, Token};
+use kumo_link::{ReadyList, Signal, Strangers, Token, prepare};
 use kumo_paxos::Time;
 use kumo_session::{Application, Cell, CellMessage, ConnectionId, Input};
 use std::collections::VecDeque;
@@ -29,7 +27,7 @@ pub struct Arrivals {
     inside_until: VecDeque<(Time, ConnectionId)>,
     /// Clients not read because the node is behind.
     held: Option<Vec<ConnectionId>>,
-    refusals: Refusals,
+    strangers: Strangers,
     pub porch: Porch,
 }
 
@@ -52,7 +50,7 @@ impl Arrivals {
             lingering_until: VecDeque::new(),
             inside_until: VecDeque::new(),
             held: None,
-            refusals: Refusals::default(),
+            strangers: Strangers::default(),
             porch: Porch { open: house, arrived: Vec::new() },
         }
     }
@@ -63,7 +61,7 @@ impl Arrivals {
             return;
         }
         if self.open >= CONNECTIONS_MAX + REFUSED_MAX {
-            return self.refusals.tell(now, from, "connection refused", TOO_MANY);
+            return self.strangers.tell(now, from, "connection refused", TOO_MANY);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, arrival: None });
@@ -190,7 +188,7 @@ impl Arrivals {
             self.inside_until.pop_front();
             self.look(now, id, inputs);
         }
-        self.refusals.expire(now);
+        self.strangers.expire(now);
     }
 
     /// A connection inside a frame is looked at after a while.
@@ -218,7 +216,7 @@ impl Arrivals {
     pub fn deadline(&self) -> Option<Time> {
         let first = |queue: &VecDeque<(Time, ConnectionId)>| queue.front().map(|&(until, _)| until);
         let queues = [&self.greeting_until, &self.lingering_until, &self.inside_until].map(first);
-        queues.into_iter().chain([self.refusals.deadline()]).flatten().min()
+        queues.into_iter().chain([self.strangers.deadline()]).flatten().min()
     }
 
     /// Stops or resumes reading from clients; replicas are read all the same.
@@ -263,7 +261,7 @@ impl Arrivals {
     /// Who is at the other end of a connection broke a rule, and is being told so.
     pub fn refused(&mut self, now: Time, id: ConnectionId, what: &str, reason: &str) {
         let Some(from) = self.get(id).map(|arrival| arrival.from) else { return };
-        self.refusals.tell(now, from, what, reason);
+        self.strangers.tell(now, from, what, reason);
     }
 
     /// Its last words are written, then it is closed when the other side closes, or after a while.

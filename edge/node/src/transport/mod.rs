@@ -16,7 +16,6 @@ mod inbox;
 mod link;
 mod links;
 mod outbox;
-mod refusals;
 
 pub use arrivals::Arrivals;
 pub use links::Links;

@@ -1,4 +1,4 @@
-//! [`Refusals`]: what the log says of connections and requests that were refused. A stranger must not be able to fill it.
+//! [`Strangers`]: what the log says of connections and requests that were refused. Nobody may fill it with them.
 
 use kumo_paxos::Time;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use tracing::warn;
 
 /// Which refusals were told, by host and reason: each once, and then how many more there were in a period.
 #[derive(Debug, Default)]
-pub struct Refusals {
+pub struct Strangers {
     /// With the number that came after the one that was told.
     told: BTreeMap<(IpAddr, String), u64>,
     /// Beyond the bounds: of whom and why is not remembered.
@@ -15,7 +15,7 @@ pub struct Refusals {
     until: Option<Time>,
 }
 
-impl Refusals {
+impl Strangers {
     pub fn tell(&mut self, now: Time, from: SocketAddr, what: &str, reason: &str) {
         if self.is_new(now, from.ip(), reason) {
             warn!(%from, reason, "{what}");
@@ -90,33 +90,33 @@ mod tests {
 
     #[test]
     fn the_same_is_told_once_and_then_counted() {
-        let mut refusals = Refusals::default();
-        let told = (0..1000).filter(|_| refusals.is_new(START, ONE, "wrong magic")).count();
+        let mut strangers = Strangers::default();
+        let told = (0..1000).filter(|_| strangers.is_new(START, ONE, "wrong magic")).count();
         assert_eq!(told, 1);
-        assert!(refusals.is_new(START, TWO, "wrong magic"));
-        assert!(refusals.is_new(START, ONE, "not a greeting"));
+        assert!(strangers.is_new(START, TWO, "wrong magic"));
+        assert!(strangers.is_new(START, ONE, "not a greeting"));
         let later = START.plus_micros(PERIOD_MICROS);
-        assert_eq!(refusals.deadline(), Some(later));
-        assert_eq!(refusals.turn(later), [(Some(ONE), "wrong magic".to_owned(), 999)]);
+        assert_eq!(strangers.deadline(), Some(later));
+        assert_eq!(strangers.turn(later), [(Some(ONE), "wrong magic".to_owned(), 999)]);
         // Who goes on gets no new line, who stopped does.
-        assert!(!refusals.is_new(later, ONE, "wrong magic"));
-        assert!(refusals.is_new(later, ONE, "not a greeting"));
+        assert!(!strangers.is_new(later, ONE, "wrong magic"));
+        assert!(strangers.is_new(later, ONE, "not a greeting"));
         let end = later.plus_micros(PERIOD_MICROS);
-        assert_eq!(refusals.turn(end), [(Some(ONE), "wrong magic".to_owned(), 1)]);
-        assert!(refusals.turn(end).is_empty() && refusals.deadline().is_none());
+        assert_eq!(strangers.turn(end), [(Some(ONE), "wrong magic".to_owned(), 1)]);
+        assert!(strangers.turn(end).is_empty() && strangers.deadline().is_none());
     }
 
     #[test]
     fn ever_new_reasons_are_bounded_and_do_not_hide_other_hosts() {
-        let mut refusals = Refusals::default();
+        let mut strangers = Strangers::default();
         let told =
-            (0..1000).filter(|number| refusals.is_new(START, ONE, &format!("version {number}"))).count();
+            (0..1000).filter(|number| strangers.is_new(START, ONE, &format!("version {number}"))).count();
         assert_eq!(told, HOST_REASONS_MAX);
-        assert!(refusals.is_new(START, TWO, "wrong magic"));
-        let counts = refusals.turn(START.plus_micros(PERIOD_MICROS));
+        assert!(strangers.is_new(START, TWO, "wrong magic"));
+        let counts = strangers.turn(START.plus_micros(PERIOD_MICROS));
         assert_eq!(counts, [(None, String::new(), 1000 - HOST_REASONS_MAX as u64)]);
         let hosts = (0..=255).map(|low| IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, low)));
-        let told = hosts.filter(|host| refusals.is_new(START, *host, "wrong magic")).count();
+        let told = hosts.filter(|host| strangers.is_new(START, *host, "wrong magic")).count();
         assert_eq!(told, REASONS_MAX);
     }
 }
