@@ -111,7 +111,9 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
         session_timeout: daemon.session_timeout,
         http: daemon.http.config_with(http::BOARD_PORT, &daemon.http_token)?,
     };
-    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    if !config.may_remember() {
+        config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    }
     Ok(config)
 }
 

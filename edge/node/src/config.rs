@@ -2,6 +2,7 @@
 
 use crate::http::HttpConfig;
 use kumo_paxos::{ExitReason, VOTERS_MAX};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,13 +28,19 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Whether there can be such a node. Asked at its start; a command asks before, to tell whoever typed it.
+    /// Whether such a node can form a cell or follow one. A node with a memory is in one: it finds the others by that.
     pub fn check(&self) -> Result<(), NodeError> {
-        match (self.extension, self.peers.len()) {
+        let others: BTreeSet<&SocketAddr> = self.peers.iter().filter(|peer| **peer != self.listen).collect();
+        match (self.extension, others.len()) {
             (true, 0) => Err(NodeError::Alone),
-            (false, peers) if peers >= VOTERS_MAX => Err(NodeError::Voters(peers + 1)),
+            (false, others) if others >= VOTERS_MAX => Err(NodeError::Voters(others + 1)),
             _possible => Ok(()),
         }
+    }
+
+    /// Whether there is a folder in which it may have a memory.
+    pub fn may_remember(&self) -> bool {
+        self.data.as_ref().is_some_and(|folder| folder.exists())
     }
 }
 

@@ -78,7 +78,6 @@ async fn run_with<A: Application + Default, H: House<A>>(
     metrics: Arc<NodeMetrics>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
-    config.check()?;
     let address = config.listen;
     let fault = |error| NodeError::Listen { address, error };
     let mut sockets = Vec::new();
@@ -129,6 +128,7 @@ fn new_cell<A: Application + Default>(
     incarnation: Incarnation,
     forms_after_micros: u64,
 ) -> Result<Cell<A>, NodeError> {
+    config.check()?;
     info!(%incarnation, "new incarnation");
     let settings = Settings { forms_after_micros, ..settings(config, incarnation)? };
     Ok(Cell::new(settings, cell_settings(config), A::default(), clock::now()))

@@ -9,7 +9,7 @@ mod wait;
 use super::common::{CONTROL_PORT, SERVER_PORT};
 use super::{shown, tool};
 use crate::address;
-use crate::failure::{Failure, NO_MASTER, UNREACHABLE};
+use crate::failure::{Failure, NO_MASTER};
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand};
 pub use job::JobView;
@@ -116,24 +116,23 @@ pub fn command_line() -> Command {
 }
 
 pub fn run(kumoctl: Kumoctl) -> Result<(), Failure> {
-    let managers = kumoctl.manager.split(',').map(|text| address::one(text.trim(), CONTROL_PORT));
-    let managers = address::known(managers)?;
+    let named = kumoctl.manager.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let managers = address::known(named.map(|text| address::one(text, CONTROL_PORT)))?;
     let out = Out::new(kumoctl.format);
     crate::block_on(async {
         let manager = tool::first_reached(&managers).await?;
-        obey(kumoctl.order, manager, out).await.map_err(|failure| advised(failure, manager))
+        obey(kumoctl.order, manager, out).await.map_err(advised)
     })
 }
 
-/// With what to do where the managers are the matter.
-fn advised(failure: Failure, manager: SocketAddr) -> Failure {
-    let Failure::Line(line, status) = failure else { return failure };
-    let advice = match status {
-        UNREACHABLE => ": any other manager answers too".to_owned(),
-        NO_MASTER => format!(": `kumo --cell {} cell status` tells who is there", manager.ip()),
-        _other => String::new(),
-    };
-    Failure::Line(line + &advice, status)
+/// With what to do next, where the managers are the matter.
+fn advised(failure: Failure) -> Failure {
+    match failure {
+        Failure::Line(line, NO_MASTER) => {
+            Failure::Line(line + ": `kumo --cell MANAGER cell status` tells who is there", NO_MASTER)
+        }
+        other => other,
+    }
 }
 
 async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure> {

@@ -84,7 +84,9 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
         session_timeout: manager.session_timeout,
         http: manager.http.config_with(http::BOARD_PORT, &manager.http_token)?,
     };
-    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    if !config.may_remember() {
+        config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    }
     process.serve(&listen.to_string(), async move |stop| {
         let listener = common::bind(listen)?;
         let control = common::bind(SocketAddr::new(listen.ip(), manager.control))?;

@@ -13,8 +13,11 @@ pub async fn control(manager: SocketAddr, request: &ControlRequest) -> Result<Co
     Ok(tool::control(manager, request).await?)
 }
 
-/// The first of these managers that a connection can be made to; there is at least one.
+/// The first of these managers that a connection can be made to.
 pub async fn first_reached(managers: &[SocketAddr]) -> Result<SocketAddr, Failure> {
+    if managers.is_empty() {
+        return Err(Failure::usage("no manager is named"));
+    }
     if let [manager] = managers {
         return Ok(*manager);
     }

@@ -32,8 +32,6 @@ pub struct Post {
     happened: Vec<Happening>,
     /// Connections that had their share of a turn and have more.
     unfinished: Vec<ConnectionId>,
-    /// Where the next short frame is copied to.
-    scraps: BytesMut,
     strangers: Strangers,
 }
 
@@ -99,7 +97,6 @@ impl Post {
             greeting_until: VecDeque::new(),
             happened: Vec::new(),
             unfinished: Vec::new(),
-            scraps: BytesMut::with_capacity(SCRAPS_BYTES),
             strangers: Strangers::default(),
         }
     }
@@ -282,7 +279,7 @@ impl Post {
             let greets = matches!(line, Line::Greeting { .. });
             let limit = if greets { GREETING_BYTES_MAX } else { FRAME_BYTES_MAX };
             let Some(inbox) = self.hub.inbox(id) else { return };
-            let outcome = match take(inbox, &mut self.scraps, limit) {
+            let outcome = match take(inbox, limit) {
                 Ok(None) => return,
                 Ok(Some(body)) => {
                     unpacked_bytes += packed::unpacked_bytes(&body);
@@ -440,22 +437,11 @@ impl Post {
     }
 }
 
-/// The next whole frame. A small one gets other memory, so that a record which waits somewhere does not hold on to a
-/// whole receive buffer; of short ones, the most frequent, many share a piece, which is used again when all are done.
-fn take(
-    inbox: &mut BytesMut,
-    scraps: &mut BytesMut,
-    limit: usize,
-) -> Result<Option<Bytes>, kumo_wire::Malformed> {
+/// The next whole frame. A small one gets memory of its own, so that a record which waits somewhere does not
+/// hold on to a whole receive buffer.
+fn take(inbox: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, kumo_wire::Malformed> {
     let Some(body) = frame::take(inbox, limit)? else { return Ok(None) };
-    Ok(Some(match body.len() {
-        0..=SHORT_BYTES_MAX => {
-            scraps.extend_from_slice(&body);
-            scraps.split().freeze()
-        }
-        length if length <= COPY_BYTES_MAX => Bytes::copy_from_slice(&body),
-        _large => body,
-    }))
+    Ok(Some(if body.len() <= COPY_BYTES_MAX { Bytes::copy_from_slice(&body) } else { body }))
 }
 
 /// How long a connection may take to say who it is.
@@ -469,10 +455,6 @@ const UNPACKED_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 
 /// Frames up to this are copied out of the receive buffer, larger ones share it.
 const COPY_BYTES_MAX: usize = 4 * 1024;
-
-/// Frames up to this are copied into a piece that others share: what one of them can hold on to is no more than that.
-const SHORT_BYTES_MAX: usize = 512;
-const SCRAPS_BYTES: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! [`FailureWatch`]: of requests that failed together the first are named in the logs, and the others counted.
+//! [`FailureWatch`]: of requests that failed together the first are named in the text log, and the others counted.
 
-use kumo_cluster::GatewayError;
+use kumo_cluster::{GatewayError, Operation};
 use kumo_paxos::Time;
 use tracing::warn;
 
@@ -17,15 +17,17 @@ struct Failures {
     /// Too many were under way.
     refused: u64,
     /// For any other reason: all servers of their keys are lost, say.
-    failed: u64,
+    reads: u64,
+    writes: u64,
 }
 
 impl FailureWatch {
     /// Whether this one is to be named: whoever asks on and on for what cannot be done must not fill the disk.
-    pub fn failed(&mut self, error: &GatewayError) -> bool {
-        let count = match error {
-            GatewayError::Busy => &mut self.since.refused,
-            _ => &mut self.since.failed,
+    pub fn failed(&mut self, operation: &Operation, error: &GatewayError) -> bool {
+        let count = match (error, operation) {
+            (GatewayError::Busy, _) => &mut self.since.refused,
+            (_, Operation::Get) => &mut self.since.reads,
+            _write => &mut self.since.writes,
         };
         *count += 1;
         *count <= NAMED_MAX
@@ -33,13 +35,14 @@ impl FailureWatch {
 
     /// Tells a person of those that came together.
     pub fn look(&mut self, now: Time) {
-        let Failures { refused, failed } = self.judge(now);
+        let Failures { refused, reads, writes } = self.judge(now);
         if refused > 0 {
             let unrecorded = refused.saturating_sub(NAMED_MAX);
             warn!(requests = refused, unrecorded, "refused: too many requests under way");
         }
-        if failed > NAMED_MAX {
-            warn!(requests = failed - NAMED_MAX, "more requests failed than are named");
+        let unnamed = reads.saturating_sub(NAMED_MAX) + writes.saturating_sub(NAMED_MAX);
+        if unnamed > 0 {
+            warn!(requests = unnamed, "more requests failed than are named");
         }
     }
 
@@ -66,16 +69,19 @@ mod tests {
     fn all_are_counted_and_the_first_are_named() {
         let mut watch = FailureWatch::default();
         assert_eq!(watch.judge(Time(0)), Failures::default());
-        let (mut told, mut named) = (Vec::new(), [0, 0]);
+        let (mut told, mut named) = (Vec::new(), [0, 0, 0]);
+        let delete = Operation::Delete { unique: None };
         for second in 0..30 {
-            named[0] += (0..100).filter(|_| watch.failed(&GatewayError::Busy)).count();
-            named[1] += (0..1000).filter(|_| watch.failed(&GatewayError::AllLost)).count();
+            named[0] += (0..100).filter(|_| watch.failed(&delete, &GatewayError::Busy)).count();
+            named[1] += (0..1000).filter(|_| watch.failed(&Operation::Get, &GatewayError::AllLost)).count();
+            named[2] += (0..10).filter(|_| watch.failed(&delete, &GatewayError::AllLost)).count();
             told.push(watch.judge(Time(second * 1_000_000)));
         }
         told.push(watch.judge(Time(60_000_000)));
         told.retain(|one| *one != Failures::default());
-        let counts: Vec<(u64, u64)> = told.iter().map(|one| (one.refused, one.failed)).collect();
-        assert_eq!(counts, [(100, 1000), (1000, 10_000), (1000, 10_000), (900, 9000)]);
-        assert_eq!(named, [100 + 3 * 256, 4 * 256]);
+        let counts: Vec<[u64; 3]> = told.iter().map(|one| [one.refused, one.reads, one.writes]).collect();
+        let whole = [1000, 10_000, 100];
+        assert_eq!(counts, [[100, 1000, 10], whole, whole, [900, 9000, 90]]);
+        assert_eq!(named, [100 + 3 * 256, 4 * 256, 300], "reads do not crowd out writes");
     }
 }

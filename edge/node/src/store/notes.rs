@@ -151,16 +151,26 @@ pub fn gateway(note: &GatewayNote) {
             warn!(%gateway, "given up by the managers, registering anew");
             record("expired", || vec![("gateway", Value::text(gateway))]);
         }
+        GatewayNote::Failed { key, operation, error } => failed(key, operation, error, true),
+    }
+}
+
+/// A request that failed. `named`: a person is to read of it; of very many at once the text log has the number.
+pub fn failed(key: &[u8], operation: &Operation, error: &GatewayError, named: bool) {
+    match (operation, error) {
         // Nothing is lost with a read that was not begun, and its client was told.
-        GatewayNote::Failed { operation: Operation::Get, error: GatewayError::Busy, .. } => {}
-        // Very many at once, of a client that asks for too much: the text log has their number.
-        GatewayNote::Failed { key, operation, error: error @ GatewayError::Busy } => {
-            record_failed(key, operation, error);
-        }
-        GatewayNote::Failed { key, operation, error } => {
-            let text = String::from_utf8_lossy(key);
-            warn!(key = %text, %error, "request failed");
-            record_failed(key, operation, error);
+        (Operation::Get, GatewayError::Busy) => {}
+        // Of a client that asks for too much, which must not fill the disk.
+        (_, GatewayError::Busy) if named => record_failed(key, operation, error),
+        (_, GatewayError::Busy) => {}
+        (_, _) => {
+            if named {
+                warn!(key = %String::from_utf8_lossy(key), %error, "request failed");
+            }
+            // A write may have to be repeated from there, however many there are.
+            if named || *operation != Operation::Get {
+                record_failed(key, operation, error);
+            }
         }
     }
 }
@@ -259,7 +269,8 @@ fn with(
 
 /// What an operator has to decide when managers know nothing and servers do.
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
-                       `kumoctl rebuild` takes over the hash space that the servers hold";
+                       `kumoctl rebuild` takes over the hash space that the servers hold; otherwise attach the others \
+                       by name";
 
 /// Why auto-replace does nothing with a server of its own past.
 const RESTORED: &str = "the server brings records of no cluster, a restored backup: auto-replace leaves it alone, since it \

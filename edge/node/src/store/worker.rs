@@ -160,12 +160,10 @@ impl Worker {
                         // No server is dialled before this turn ends.
                         self.end = Some(Err(error));
                     }
-                    if let GatewayNote::Failed { error, .. } = &note
-                        && !self.failures.failed(error)
-                    {
-                        continue;
-                    }
-                    if self.shared.is_news(&note) {
+                    if let GatewayNote::Failed { key, operation, error } = &note {
+                        let named = self.failures.failed(operation, error);
+                        notes::failed(key, operation, error, named);
+                    } else if self.shared.is_news(&note) {
                         notes::gateway(&note);
                     }
                 }

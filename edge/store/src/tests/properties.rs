@@ -71,7 +71,7 @@ fn cases(count: u32) -> TestRunner {
 fn an_engine_with_files_is_an_ordered_map() {
     let compacted = Cell::new(0);
     let sync = prop_oneof![Just(Sync::None), Just(Sync::Always)];
-    let same = cases(60).run(&(sync, vec(step(), 1..600)), |(sync, steps)| {
+    let same = cases(120).run(&(sync, vec(step(), 1..600)), |(sync, steps)| {
         let disk = FaultyDisk::default();
         let (mut core, opened) = open(&disk, sync).unwrap();
         assert!(opened.created);
@@ -108,7 +108,7 @@ fn an_engine_in_memory_is_an_ordered_map() {
     // Above and below the size that is kept beside the key.
     let put = (0..200u64, 0..2000usize).prop_map(|(key, size)| (key, Some(size)));
     let step = prop_oneof![3 => put, 1 => (0..200u64).prop_map(|key| (key, None))];
-    let same = cases(30).run(&vec(step, 1..2000), |steps| {
+    let same = cases(60).run(&vec(step, 1..2000), |steps| {
         let engine = Engine::memory();
         let mut model = Model::new();
         for (clock, (number, size)) in (1..).zip(steps) {

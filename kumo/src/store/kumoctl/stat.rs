@@ -35,7 +35,8 @@ fn foreign_hint(stat: &Stat, manager: SocketAddr) -> Option<String> {
     (foreign > 0 && stat.space.members.is_empty()).then(|| {
         format!(
             "{foreign} connected servers belong to another cluster: if these managers take the place of lost ones, \
-             `kumoctl {manager} rebuild` takes over the hash space that the servers hold"
+             `kumoctl {manager} rebuild` takes over the hash space that the servers hold; otherwise attach the others \
+             by name"
         )
     })
 }
