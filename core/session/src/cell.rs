@@ -295,7 +295,7 @@ impl<A: Application> Cell<A> {
             Executable::Command(command) => (command, None),
             Executable::Large(name, command) => (command, Some(name)),
         };
-        let at = At { instance, generation: self.replica.generation() };
+        let at = At { instance, generation: self.replica.executing_generation() };
         if !command.is_empty() {
             self.count_log(command.len(), effects);
         }

@@ -5,6 +5,7 @@ use crate::configuration::{Configuration, Member};
 use crate::identity::{CellId, Instance, Round, Time};
 use crate::message::{Hello, MAGIC, Side, VERSION};
 use crate::step::{ReplicaState, ReplicaStatus, Status};
+use crate::value::Value;
 use std::net::SocketAddr;
 
 impl Replica {
@@ -71,6 +72,14 @@ impl Replica {
 
     pub fn generation(&self) -> u32 {
         self.agreement.generation
+    }
+
+    /// The generation that the next entry to execute is of: that of a recovery begins with its own entry.
+    pub fn executing_generation(&self) -> u32 {
+        match self.agreement.executable() {
+            Some((_, Value::Genesis(genesis))) => genesis.generation,
+            _other => self.agreement.generation,
+        }
     }
 
     pub fn executed_upto(&self) -> Instance {
