@@ -57,6 +57,8 @@ pub struct Replica {
     /// Raise a round as soon as no grant forbids it.
     wants_round: bool,
     raised_at: Time,
+    master_since: Option<Time>,
+    /// No master was there for longer than a moment since then.
     masterless_since: Option<Time>,
     /// What a new voter was told: it has its vote.
     voted: bool,
@@ -156,6 +158,7 @@ impl Replica {
             reign: None,
             wants_round: false,
             raised_at: now,
+            master_since: None,
             masterless_since: Some(now),
             voted: false,
             named: false,

@@ -44,6 +44,10 @@ const FAILED_ONCE: [(u64, &str); 6] = [
     (4_514_626, "events that a survivor still told an ended session were judged without those before them"),
     (4_630_386, "events that a survivor still told an ended session were judged without those before them"),
     (5_000_777, "a survivor refused a client as another's, whose session had its number in what was kept"),
+    (
+        4_989_521,
+        "after a reign of a moment one named by ages, and the others by ids: two seconds without a master",
+    ),
 ];
 
 #[test]

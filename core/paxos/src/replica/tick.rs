@@ -228,8 +228,15 @@ impl Replica {
         let master = self.live_master(now);
         self.master = master;
         match master {
-            Some(_) => self.masterless_since = None,
-            None => self.masterless_since = self.masterless_since.or(Some(now)),
+            // A reign of a moment, which not all hear of, counts for nothing: they would go by ids, and we by ages.
+            Some(_) => {
+                let since = *self.master_since.get_or_insert(now);
+                self.masterless_since.take_if(|_| now.since(since) >= self.settings.unit_micros);
+            }
+            None => {
+                self.master_since = None;
+                self.masterless_since.get_or_insert(now);
+            }
         }
         if master != self.told.master {
             self.told.master = master;

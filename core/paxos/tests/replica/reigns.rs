@@ -146,3 +146,24 @@ fn a_newcomer_votes_soon_though_the_log_runs_on() {
         }
     }
 }
+
+#[test]
+fn a_reign_of_a_moment_leaves_all_of_one_opinion() {
+    let mut world = World::default();
+    world.commands("start 1 2 3; run 1500");
+    let first = world.master().expect("a master");
+    // Nobody collects: all have been without a master for so long that they name the lowest id.
+    world.filter = Some(Box::new(|_, _, message| !matches!(message, Message::Last { .. })));
+    world.commands(&format!("transfer {first}; run 4000"));
+    assert_eq!(world.master(), None, "{}", world.out);
+    // One leads, and steps down before anybody heard of it.
+    world.filter = Some(Box::new(
+        |_, _, message| !matches!(message, Message::Heartbeat(heartbeat) if heartbeat.leads.is_some()),
+    ));
+    reach(&mut world, "a short reign", |world| world.master().is_some());
+    let short = world.master().expect("just seen");
+    world.commands(&format!("transfer {short}; run 3"));
+    world.filter = None;
+    world.run(1500);
+    assert!(world.master().is_some(), "one says {short}, the others another\n{}", world.out);
+}
