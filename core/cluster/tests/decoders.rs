@@ -366,7 +366,7 @@ fn commands() -> Vec<Command> {
     let order = |order| Command::Order { term: 1, ticket: 2, order };
     vec![
         Command::Lead(lead),
-        Command::Fault { term: 1, servers: vec![server(1)] },
+        Command::Fault { term: 1, number, servers: vec![server(1)] },
         Command::Return { term: 1, number, servers: vec![(server(1), Incarnation(2))] },
         Command::Switch { term: 1, number },
         Command::Cleared { term: 1, number },

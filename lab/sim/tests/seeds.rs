@@ -37,7 +37,7 @@ const FAILED_ONCE_PLAIN: [(u64, &str); 19] = [
 ];
 
 /// The same of runs with all kinds of clients.
-const FAILED_ONCE: [(u64, &str); 6] = [
+const FAILED_ONCE: [(u64, &str); 7] = [
     (3_026_529, "a recovery ended all sessions, and granted a lock to one of them on the way"),
     (4_002_202, "a follower knew what was decided, but asked for ever for bytes that nobody had any more"),
     (4_016_965, "the search for an order of a tree's steps was given up, though the true order was one"),

@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run};
 
 /// The seed, and what was wrong.
-const FAILED_ONCE: [(u64, &str); 13] = [
+const FAILED_ONCE: [(u64, &str); 15] = [
     (2210, "a bucket under way counted as copied when a new space came: records were lost at the switch"),
     (242, "a life that died before it adopted its return was not known as that server's any more"),
     (1391, "what was left of arcs was served after their loss had been accepted"),
@@ -25,6 +25,8 @@ const FAILED_ONCE: [(u64, &str); 13] = [
         8316026,
         "bytes of a server's former process that came seconds late made the manager turn the new one away",
     ),
+    (8474420, "one that was lost before it knew that it was a member never got a lease when it was one anew"),
+    (8483648, "the same"),
 ];
 
 /// The same with a focus.

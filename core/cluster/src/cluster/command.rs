@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 pub enum Command {
     /// A master begins its term. Void unless `after` is the current one, so that a repeated one begins nothing.
     Lead(Lead),
-    /// These lives are lost, in this order; their leases have run out.
-    Fault { term: u64, servers: Vec<ServerId> },
+    /// These lives are lost, in this order; their leases have run out. In a later space they may have leases again.
+    Fault { term: u64, number: SpaceNumber, servers: Vec<ServerId> },
     /// Lost lives that were the last owners of some arc, and the lives in which they are back with their disks.
     Return { term: u64, number: SpaceNumber, servers: Vec<(ServerId, Incarnation)> },
     /// Everything is copied.
@@ -134,7 +134,7 @@ pub enum Objection {
 
 wire_enum!(Command {
     1 = Lead(lead),
-    2 = Fault { term, servers },
+    2 = Fault { term, number, servers },
     3 = Return { term, number, servers },
     4 = Switch { term, number },
     5 = Cleared { term, number },

@@ -146,8 +146,9 @@ impl Cluster {
     fn execute(&mut self, entry: Entry, command: Command) -> Result<(), Objection> {
         match command {
             Command::Lead(lead) => self.lead(entry, lead),
-            Command::Fault { term, servers } => {
+            Command::Fault { term, number, servers } => {
                 self.in_term(term)?;
+                self.at(number)?;
                 self.fault(entry, &servers)
             }
             Command::Return { term, number, servers } => {

@@ -23,7 +23,8 @@ impl Manager {
         if term.doomed.is_empty() {
             term.forget(Topic::Fault);
         } else {
-            let command = Command::Fault { term: term.number, servers: term.doomed.clone() };
+            let (number, servers) = (cluster.space().number, term.doomed.clone());
+            let command = Command::Fault { term: term.number, number, servers };
             term.propose(now, Topic::Fault, &command, effects);
         }
         self.bring_back(now, cluster, effects);

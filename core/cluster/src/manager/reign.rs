@@ -45,9 +45,8 @@ pub(super) struct Term {
     pub faults_from: Time,
     /// Until when each server may believe that it has a lease.
     leases: BTreeMap<ServerId, Time>,
-    /// Put up as lost. A command may be executed late: no lease for them ever again in this term.
-    condemned: BTreeSet<ServerId>,
-    /// Those of them that still act, in the order in which they are to be lost.
+    /// Put up as lost, in this order, and acting until that is executed. Nothing saves them: the command may be under
+    /// way, so they get no lease. It is void in any later space, where such a life may be a member anew.
     pub doomed: Vec<ServerId>,
     /// Since when each lost server is one of those that leave an arc without anyone.
     pub stuck_since: BTreeMap<ServerId, Time>,
@@ -143,7 +142,6 @@ impl Term {
             since: now,
             faults_from: now.plus_micros(wait),
             leases: BTreeMap::new(),
-            condemned: BTreeSet::new(),
             doomed: Vec::new(),
             stuck_since: BTreeMap::new(),
             proposed: BTreeMap::new(),
@@ -165,7 +163,6 @@ impl Term {
     /// From now on these are as good as lost, after those that were condemned before.
     pub fn condemn(&mut self, servers: impl IntoIterator<Item = ServerId>) {
         for server in servers {
-            self.condemned.insert(server);
             if !self.doomed.contains(&server) {
                 self.doomed.push(server);
             }
@@ -173,7 +170,7 @@ impl Term {
     }
 
     pub fn is_condemned(&self, server: &ServerId) -> bool {
-        self.condemned.contains(server)
+        self.doomed.contains(server)
     }
 
     /// Drops what time and executed entries have settled.
@@ -183,11 +180,6 @@ impl Term {
         // Who is out of the space may come back into it within its lease.
         self.leases.retain(|_, until| *until > now);
         self.gateway_heard.retain(|&gateway, _| cluster.is_live(gateway));
-    }
-
-    /// So many were lost in this term that the next one may as well begin.
-    pub fn is_full(&self) -> bool {
-        self.condemned.len() > CONDEMNED_MAX
     }
 
     /// Puts a command up, again only after a while: it may be under way.
@@ -218,7 +210,6 @@ impl Manager {
     /// Asks for a term until there is one.
     pub(super) fn claim(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let Some(reign) = &mut self.reign else { return };
-        reign.own = reign.own.take().filter(|term| !term.is_full());
         if let Some(term) = &mut reign.own {
             term.tidy(now, cluster);
         }
@@ -280,9 +271,6 @@ fn lease_micros(settings: &ManagerSettings) -> u64 {
 fn outlasting(micros: u64) -> u64 {
     micros + micros / 10 + 1
 }
-
-/// Lives that a term remembers as lost. A cluster has fewer members at once.
-const CONDEMNED_MAX: usize = 4096;
 
 /// A command that was not executed for so long is put up again.
 const AGAIN_MICROS: u64 = 1_000_000;

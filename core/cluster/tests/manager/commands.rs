@@ -33,7 +33,7 @@ fn a_command_of_an_earlier_term_is_void() {
     log.lead(2);
     let order = Order::FullReplace { number };
     for command in [
-        Command::Fault { term, servers: vec![server(1, 1)] },
+        Command::Fault { term, number, servers: vec![server(1, 1)] },
         Command::Return { term, number, servers: Vec::new() },
         Command::Switch { term, number },
         Command::Cleared { term, number },
@@ -382,10 +382,24 @@ fn a_space_that_breaks_the_rules_is_not_rebuilt_from() {
 }
 
 #[test]
+fn a_fault_executed_late_does_not_hit_who_is_a_member_anew() {
+    let mut log = Log::with_servers(1..=3);
+    let fault =
+        Command::Fault { term: log.cluster.term(), number: log.number(), servers: vec![server(1, 1)] };
+    assert_eq!(log.apply(fault.clone()), Ok(()));
+    assert_eq!(log.replace([], [1]), Ok(()));
+    assert_eq!((log.switch(), log.cleared()), (Ok(()), Ok(())));
+    assert_eq!(log.replace([server(1, 1)], []), Ok(()));
+    assert_eq!(log.apply(fault), Err(Objection::StaleSpace));
+    assert_eq!(log.state(server(1, 1)), Some(MemberState::Active));
+}
+
+#[test]
 fn bytes_that_mean_nothing_change_nothing() {
     let mut log = Log::with_servers(1..=3);
     assert_eq!(log.apply_bytes(bytes::Bytes::from_static(&[99, 1, 2])), Err(Objection::Malformed));
-    let command = Command::Fault { term: log.cluster.term(), servers: vec![server(1, 1)] }.to_bytes();
+    let (term, number) = (log.cluster.term(), log.number());
+    let command = Command::Fault { term, number, servers: vec![server(1, 1)] }.to_bytes();
     for length in 0..command.len() {
         assert_eq!(log.apply_bytes(command.slice(..length)), Err(Objection::Malformed));
     }

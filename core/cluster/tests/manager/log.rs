@@ -91,8 +91,8 @@ impl Log {
     }
 
     pub fn fault(&mut self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Objection> {
-        let term = self.cluster.term();
-        self.apply(Command::Fault { term, servers: servers.into_iter().collect() })
+        let (term, number) = (self.cluster.term(), self.number());
+        self.apply(Command::Fault { term, number, servers: servers.into_iter().collect() })
     }
 
     /// Server `number`, lost in `life`, is back in the next one.

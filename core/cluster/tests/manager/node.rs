@@ -116,6 +116,25 @@ fn who_is_condemned_gets_no_lease_though_it_is_back() {
     assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
 }
 
+/// It was attached and cut off before it heard of that: so it has nothing to give up, and no reason for a new life.
+#[test]
+fn who_was_lost_before_it_knew_is_a_member_anew_in_the_same_life() {
+    let mut bench = Bench::with_servers(1..=4);
+    let others = [2, 3, 4].map(|number| (u64::from(number), server(number, 1)));
+    bench.down(1);
+    bench.pass(3_000_000, &others);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Fault { order: 1 }));
+    bench.ask(ControlRequest::Detach { servers: vec![address(1)], replace: true });
+    bench.pass(1_000_000, &others);
+    assert_eq!(bench.state(server(1, 1)), None);
+    bench.connect(11, server(1, 1));
+    bench.ask(ControlRequest::Attach { servers: vec![address(1)], replace: true, accept_data_loss: false });
+    let all = [(11, server(1, 1)), others[0], others[1], others[2]];
+    bench.pass(3_000_000, &all);
+    assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active));
+    assert!(bench.leases_to(11) > 0, "without a lease nothing of it is served");
+}
+
 #[test]
 fn a_whole_cluster_that_restarts_goes_on_from_who_is_back() {
     let mut bench = Bench::with_servers(1..=3);
