@@ -59,13 +59,11 @@ impl Manager {
         gone: BTreeSet<ServerId>,
         cluster: &Cluster,
     ) -> (Vec<ServerId>, Vec<ServerId>) {
-        if gone.is_empty() {
-            return (Vec::new(), Vec::new());
-        }
         let space = cluster.space();
         let Some(reign) = &mut self.reign else { return (Vec::new(), Vec::new()) };
         let mut last: BTreeSet<ServerId> = BTreeSet::new();
-        for arc in reign.rings(cluster).table.arcs() {
+        let arcs = if gone.is_empty() { &[] } else { reign.rings(cluster).table.arcs() };
+        for arc in arcs {
             let readers = arc.readers.iter().map(|&index| space.server(index));
             if readers.clone().all(|reader| gone.contains(&reader)) {
                 last.extend(readers);

@@ -230,20 +230,15 @@ impl<S: Store> Server<S> {
         kept
     }
 
-    /// Who has acknowledged keeps having done so; who is new must. (Rule 7)
+    /// All must acknowledge it in this space, who is new and who has done so before: that one may have left in a space
+    /// between, which this server never saw, dropped the write, and be back. (Rule 7)
     fn recount(&self, before: &World, world: &World, key: &StoreKey, pending: &mut Pending) {
         let was = before.arc(before.piece(key.hash));
-        let acknowledged: BTreeSet<ServerId> = before
-            .others(was)
-            .filter(|&one| !pending.waiting.contains(one))
-            .map(|one| before.space.server(one))
-            .collect();
         let asked: BTreeSet<ServerId> = before.others(was).map(|one| before.space.server(one)).collect();
         let arc = world.arc(world.piece(key.hash));
         let lax = self.settings.broken.is(Mutation::PendingNotSentToNew);
         pending.waiting = world
             .others(arc)
-            .filter(|&one| !acknowledged.contains(&world.space.server(one)))
             .filter(|&one| !lax || asked.contains(&world.space.server(one)))
             .collect::<Few>();
         pending.frames = Frames::default();

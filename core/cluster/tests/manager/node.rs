@@ -136,6 +136,18 @@ fn who_was_lost_before_it_knew_is_a_member_anew_in_the_same_life() {
 }
 
 #[test]
+fn each_time_a_whole_cluster_is_away_it_is_waited_for_anew() {
+    let mut bench = Bench::with_servers(1..=1);
+    for connection in [1, 2] {
+        bench.pass(3_000_000, &[(connection, server(1, 1))]);
+        bench.down(connection);
+        bench.pass(4_000_000, &[]);
+        assert_eq!(bench.state(server(1, 1)), Some(MemberState::Active), "it may come back");
+        bench.connect(connection + 1, server(1, 1));
+    }
+}
+
+#[test]
 fn a_whole_cluster_that_restarts_goes_on_from_who_is_back() {
     let mut bench = Bench::with_servers(1..=3);
     let all = [1, 2, 3].map(|number| (u64::from(number), server(number, 1)));

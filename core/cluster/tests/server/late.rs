@@ -1,12 +1,12 @@
 //! What arrives late, from connections that were given up.
 
-use super::house::{House, server, set};
+use super::house::{House, manager, server, set};
 use bytes::Bytes;
 #[cfg(feature = "mutants")]
 use kumo_cluster::Mutation;
 use kumo_cluster::{
-    Answer, Broken, Clock, Kind, MemberState, Message, Operation, Record, Refusal, Reply, ServerInput, Stamp,
-    StoreKey, key_hash,
+    Answer, Broken, Clock, Kind, MemberState, Message, Operation, Record, Refusal, Reply, ServerInput, Space,
+    Stamp, StoreKey, Table, key_hash,
 };
 
 fn value(answer: Option<Answer>) -> String {
@@ -127,4 +127,31 @@ fn a_key_that_no_store_takes_is_refused_before_it_is_ordered() {
         let refused = Some(Answer::Refused { reason: Refusal::KeyTooLong });
         assert_eq!(answer == refused, !taken, "{length}: {answer:?}");
     }
+}
+
+/// Between two spaces that its primary has seen a comer may have left, and dropped what it acknowledged.
+#[test]
+fn an_acknowledgement_does_not_outlive_its_space() {
+    let mut house = House::new(4, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 50);
+    house.attach_all();
+    let to_comer = |house: &House, key: &StoreKey| Table::new(&house.space).arc(key.hash).comers.contains(&3);
+    let key = keys.iter().find(|key| to_comer(&house, key)).expect("some go to the comer").clone();
+    house.cut_off = Some(1);
+    assert_eq!(house.ask(0, 1, 1, &key, set("v")), None, "one has not acknowledged");
+    // The comer is told that it is none any more, and the others hear only that it is one again.
+    house.space.number.0 += 1;
+    let (number, rhs) = (house.space.number, house.space.rhs.clone());
+    let gone = Space { whs: rhs, whs_since: number, job: None, ..house.space.clone() };
+    house.step(3, ServerInput::Manager(manager(), Message::NewSpace { space: gone }));
+    house.cut_off = Some(3);
+    house.attach_all();
+    assert_eq!(house.answers.get(&1), None, "the comer has not acknowledged it in this job");
+    house.cut_off = None;
+    let space = house.space.clone();
+    house.step(3, ServerInput::Manager(manager(), Message::NewSpace { space }));
+    house.step(0, ServerInput::ServerUp(server(3)));
+    house.settle();
+    assert!(matches!(house.answers.get(&1), Some(Answer::Reply(_))), "{:?}", house.answers.get(&1));
+    assert_eq!(house.disks[3].kind_of(&key), Some(Kind::Value));
 }
