@@ -109,8 +109,15 @@ impl Cluster {
         self.servers.push(server);
     }
 
-    /// One more gateway, with options of its own; it serves when its port is open.
+    /// One more gateway, with options of its own, that serves.
     pub fn second_gateway(&self, options: &[&str]) -> Node {
+        let gateway = self.add_gateway(options);
+        gateway.until_served();
+        gateway
+    }
+
+    /// The same, whether it can serve or not.
+    pub fn add_gateway(&self, options: &[&str]) -> Node {
         let address = free_addresses(1)[0];
         let mut arguments = words(&["gateway", "-v", "-t", &address.to_string()]);
         let managers: Vec<SocketAddr> = self.managers.iter().map(|manager| manager.address).collect();
@@ -118,9 +125,6 @@ impl Cluster {
         arguments.extend(words(options));
         let mut gateway = Node::new(&self.folder, "second gateway".to_owned(), address, arguments);
         gateway.run();
-        until("the second gateway serves", || {
-            Client::open(address)?.set("served", "yes").ok()?.then_some(())
-        });
         gateway
     }
 
@@ -191,10 +195,7 @@ impl Cluster {
 
     /// The gateway answers requests.
     pub fn until_served(&self) {
-        until("the gateway serves", || {
-            let mut client = Client::open(self.gateway.address)?;
-            client.set("served", "yes").ok()?.then_some(())
-        });
+        self.gateway.until_served();
     }
 
     /// The manager that leads.
@@ -253,6 +254,11 @@ impl Node {
             .stderr(log)
             .spawn();
         self.child = Some(child.unwrap());
+    }
+
+    /// It is a gateway, and stores.
+    pub fn until_served(&self) {
+        until("the gateway serves", || Client::open(self.address)?.set("served", "yes").ok()?.then_some(()));
     }
 
     pub fn is_running(&self) -> bool {

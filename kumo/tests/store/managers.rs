@@ -158,10 +158,13 @@ fn managers_that_forgot_everything_are_refused_until_the_operator_rebuilds() {
         assert!(server.log().contains("managers of another cell are ignored"), "{}", server.log());
     }
     load.phase("servers go on by themselves");
+    let early = cluster.add_gateway(&[]);
+    until("a new gateway knows of nobody", || early.log().contains("hash space").then_some(()));
     load.further(4 * OPERATIONS_BETWEEN);
     load.phase("rebuild");
     cluster.order(&["rebuild"]);
     cluster.until_active(3);
+    early.until_served();
     load.further(OPERATIONS_BETWEEN);
     // The new managers do their duty.
     load.phase("kill -9 of a server");

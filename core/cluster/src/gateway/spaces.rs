@@ -133,7 +133,10 @@ impl Gateway {
 
     fn adopt(&mut self, now: Time, space: Space, effects: &mut Vec<GatewayEffect>) {
         effects.push(GatewayEffect::Note(GatewayNote::Adopted { space: space.clone() }));
-        self.cluster = Some(space.cluster);
+        // One without servers binds to nothing: a rebuild brings them, under the name of the cluster they are of.
+        if !space.members.is_empty() {
+            self.cluster = Some(space.cluster);
+        }
         self.redial(&space, effects);
         let before = self.route.replace(Route::new(space, &self.links));
         if self.id().zip(self.space()).is_some_and(|(id, space)| space.expired(id)) {

@@ -6,8 +6,8 @@ use super::ids::Known;
 use super::judge::{self, Verdict};
 use super::world::State;
 use crate::{
-    Answer, Committed, Kind, Message, Mutation, Operation, Record, Refusal, Request, RequestId, ServerEffect,
-    ServerId, SpaceNumber, Store, StoreKey,
+    Answer, Committed, Fault, Kind, Message, Mutation, Operation, Record, Refusal, Request, RequestId,
+    ServerEffect, ServerId, SpaceNumber, Store, StoreKey,
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -105,7 +105,7 @@ impl<S: Store> Server<S> {
         let answer = match self.committed(now, &key) {
             Ok(None) => Answer::Wait,
             Ok(Some(Committed { record })) => self.shown(now, record.as_ref()),
-            Err(reason) => Answer::Refused { reason },
+            Err(fault) => self.hidden_by(&fault, effects),
         };
         self.answer(from, seq, answer, effects);
     }
@@ -120,10 +120,12 @@ impl<S: Store> Server<S> {
         primary: Option<u16>,
         effects: &mut Vec<ServerEffect>,
     ) {
-        let found = self.store.get(key.hash, &key.key);
-        let Ok(record) = found else {
-            let reason = Refusal::Damaged;
-            return self.answer(from, seq, Answer::Refused { reason }, effects);
+        let record = match self.store.get(key.hash, &key.key) {
+            Ok(record) => record,
+            Err(fault) => {
+                let answer = self.hidden_by(&fault, effects);
+                return self.answer(from, seq, answer, effects);
+            }
         };
         let soon = self.cell_seconds(now) + EXPIRY_DOUBT_SECONDS;
         let doubtful =
@@ -151,7 +153,7 @@ impl<S: Store> Server<S> {
     }
 
     /// At the primary: what is committed for the key; `None` while that is being settled.
-    fn committed(&self, now: Time, key: &StoreKey) -> Result<Option<Committed>, Refusal> {
+    fn committed(&self, now: Time, key: &StoreKey) -> Result<Option<Committed>, Fault> {
         let pending = self.pending.get(key);
         if let Some(pending) = pending {
             if self.settings.broken.is(Mutation::PrimaryShowsPending) {
@@ -166,8 +168,14 @@ impl<S: Store> Server<S> {
             // The write under way may have found it alive: shown as missing meanwhile, it would come back.
             Ok(Some(record)) if pending.is_some() && expired(&record) => Ok(None),
             Ok(record) => Ok(Some(Committed { record })),
-            Err(_) => Err(Refusal::Damaged),
+            Err(fault) => Err(fault),
         }
+    }
+
+    /// Another owner may have it. The operator should know, though the client may never notice.
+    fn hidden_by(&self, fault: &Fault, effects: &mut Vec<ServerEffect>) -> Answer {
+        self.store_fault(fault, effects);
+        Answer::Refused { reason: Refusal::Damaged }
     }
 
     /// Whether it has expired was the primary's to judge, and it would have put a tombstone in its place.
@@ -381,9 +389,8 @@ impl<S: Store> Server<S> {
             Ok((_, Verdict::Answer(answer))) => self.say_no(from, request.id, answer, effects),
             Ok((_, Verdict::Write(_))) => self.request(now, from, request, effects),
             Err(fault) => {
-                self.store_fault(&fault, effects);
-                let reason = Refusal::Damaged;
-                self.answer(from, request.id.seq, Answer::Refused { reason }, effects);
+                let answer = self.hidden_by(&fault, effects);
+                self.answer(from, request.id.seq, answer, effects);
             }
         }
     }

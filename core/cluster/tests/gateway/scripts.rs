@@ -134,6 +134,7 @@ fn number(word: &str) -> u64 {
 /// What both managers and servers may say.
 fn any_message(words: &[&str]) -> Message {
     match words {
+        ["space", at, "nobody"] => Message::NewSpace { space: space(number(at), "") },
         ["space", at, servers] => Message::NewSpace { space: space(number(at), servers) },
         ["space", at, servers, "of", cell] => {
             let cluster = CellId(number(cell).into());

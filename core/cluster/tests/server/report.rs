@@ -1,7 +1,7 @@
 //! What goes wrong is told.
 
 use super::house::{House, server, set};
-use kumo_cluster::{Answer, Job, MemberState, ServerNote, StoreKey, Table};
+use kumo_cluster::{Answer, Job, MemberState, Operation, Refusal, ServerNote, StoreKey, Table};
 
 fn stored(house: &mut House, key: &StoreKey) {
     let answer = house.ask(house.primary(key.hash), 1, 1, key, set("v"));
@@ -10,6 +10,19 @@ fn stored(house: &mut House, key: &StoreKey) {
 
 fn faults(house: &House) -> usize {
     house.notes.iter().filter(|(_, note)| matches!(note, ServerNote::StoreFault { .. })).count()
+}
+
+#[test]
+fn a_read_tells_of_a_record_that_cannot_be_read() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    stored(&mut house, &key);
+    let damaged = Some(Answer::Refused { reason: Refusal::Damaged });
+    for (told, reader) in [(1, 0), (2, 1)] {
+        house.disks[reader].damage_key(Some(key.clone()));
+        assert_eq!(house.ask(reader, 2, 2, &key, Operation::Get), damaged);
+        assert_eq!(faults(&house), told);
+    }
 }
 
 #[test]

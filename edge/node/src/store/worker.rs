@@ -155,6 +155,7 @@ impl Worker {
                 Told::Done { ticket, result } => self.clients.done(now, ticket, result, hub, inputs),
                 Told::Note(note) => {
                     if let GatewayNote::Adopted { space } = &note
+                        && !space.members.is_empty()
                         && let Err(error) = self.shared.belong(space.cluster)
                     {
                         // No server is dialled before this turn ends.
