@@ -1,7 +1,8 @@
 //! [`Connection`]: one socket of a hub with what has arrived and what is to be sent.
 
-use crate::{Signal, prepare};
+use crate::{Signal, clock, prepare};
 use bytes::{Buf, BytesMut};
+use kumo_paxos::Time;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -32,6 +33,9 @@ pub struct Connection {
     paused: bool,
     /// All was read, and its owner knows.
     ended: bool,
+    /// What the last flush left unwritten, and since when nothing of that could be written.
+    pub left: usize,
+    pub stuck_since: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +94,8 @@ impl Connection {
             full: false,
             paused: false,
             ended: false,
+            left: 0,
+            stuck_since: None,
         }
     }
 
@@ -161,6 +167,7 @@ impl Connection {
     pub fn flush(&mut self) -> io::Result<()> {
         let Socket::Open(stream) = &mut self.socket else { return Ok(()) };
         let mut context = Context::from_waker(&self.waker);
+        let before = self.outbox.len();
         while !self.outbox.is_empty() {
             match Pin::new(&mut *stream).poll_write(&mut context, &self.outbox) {
                 Poll::Pending => break,
@@ -171,6 +178,12 @@ impl Connection {
         }
         if self.outbox.is_empty() && self.outbox.capacity() > KEEP_BYTES {
             self.outbox = BytesMut::new();
+        }
+        self.left = self.outbox.len();
+        if self.left == 0 {
+            self.stuck_since = None;
+        } else if self.left < before || self.stuck_since.is_none() {
+            self.stuck_since = Some(clock::now());
         }
         // One that is slowed down got no more than it was asked for before: it may read as slowly as it wants.
         if self.outbox.len() > OUT_BYTES_MAX && !self.slows {

@@ -39,6 +39,12 @@ pub struct Hub {
     woken: Vec<Token>,
     /// No accepting before this: the process has no file descriptors left.
     accept_after: Time,
+    /// What clients have not taken, as of the last flush, and how much that may be.
+    left: usize,
+    left_max: usize,
+    /// How long a client may take nothing of it when it is more.
+    patience: Duration,
+    cut_after: Time,
 }
 
 /// A connection's number is its slot and how often that slot was used, so it is never used again.
@@ -75,12 +81,26 @@ impl Hub {
             dirty: Vec::new(),
             woken: Vec::new(),
             accept_after: Time::default(),
+            left: 0,
+            left_max: usize::MAX,
+            patience: Duration::MAX,
+            cut_after: Time::default(),
         }
     }
 
     /// Accepts connections on that socket from now on, as long as there are fewer than so many.
     pub fn listen(&mut self, listener: TcpListener, connections_max: usize) {
         self.listeners.push((listener, connections_max));
+    }
+
+    /// Beyond so many bytes that clients have not taken, those of them are cut off that have taken nothing for so long.
+    pub fn bound_left(&mut self, bytes_max: usize, patience: Duration) {
+        (self.left_max, self.patience) = (bytes_max, patience);
+    }
+
+    /// Clients leave more than that unread.
+    pub fn is_crowded(&self) -> bool {
+        self.left > self.left_max
     }
 
     /// No more connections are taken in.
@@ -177,7 +197,7 @@ impl Hub {
         });
         let slot = &mut self.slots[index as usize];
         slot.uses = slot.uses.wrapping_add(1);
-        let id = ConnectionId(u64::from(slot.uses) << 32 | u64::from(index));
+        let id = number(slot.uses, index);
         let signal = Signal::new(Token::Arrival(id), &self.ready);
         signal.raise();
         slot.connection = Some(Box::new(make(signal)));
@@ -200,6 +220,11 @@ impl Hub {
     /// Bytes that the other side has not taken yet.
     pub fn backlog(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, |connection| connection.outbox.len())
+    }
+
+    /// Of these, those that could not be written at the end of the last turn.
+    pub fn left(&self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, |connection| connection.left)
     }
 
     /// Whoever is there asks for more than it reads: from now on it waits.
@@ -227,7 +252,11 @@ impl Hub {
     /// Closes it now. No `Closed` follows.
     pub fn forget(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
-        self.clients -= usize::from(connection.client);
+        let (is_client, left) = (connection.client, connection.left);
+        if is_client {
+            self.clients -= 1;
+            self.left -= left;
+        }
         let index = id.0 as u32;
         self.slots[index as usize].connection = None;
         self.free.push(index);
@@ -240,11 +269,17 @@ impl Hub {
         for id in dirty.drain(..) {
             let Some(connection) = self.get_mut(id) else { continue };
             connection.dirty = false;
-            let left = connection.stage == Stage::Leaving;
-            match connection.flush() {
-                Ok(()) if left && !connection.has_output() => self.forget(id),
+            let leaves = connection.stage == Stage::Leaving;
+            let before = connection.left;
+            let flushed = connection.flush();
+            let (after, is_done) = (connection.left, !connection.has_output());
+            if connection.client {
+                self.left = self.left - before + after;
+            }
+            match flushed {
+                Ok(()) if leaves && is_done => self.forget(id),
                 Ok(()) => {}
-                Err(_) if left => self.forget(id),
+                Err(_) if leaves => self.forget(id),
                 Err(error) => {
                     self.forget(id);
                     happened.push(Happening::Closed { id, reason: error.to_string() });
@@ -252,6 +287,48 @@ impl Hub {
             }
         }
         self.dirty = dirty;
+        if self.is_crowded() {
+            self.cut_stuck(clock::now(), happened);
+        }
+    }
+
+    /// Cuts off clients that have taken nothing for long, the longest first, until there is room.
+    fn cut_stuck(&mut self, now: Time, happened: &mut Vec<Happening>) {
+        if now < self.cut_after {
+            return;
+        }
+        self.cut_after = now.plus_micros(CUT_PAUSE_MICROS);
+        let is_long = |since: &Time| u128::from(now.since(*since)) >= self.patience.as_micros();
+        let mut stuck: Vec<(Time, ConnectionId)> = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let Some(connection) = slot.connection.as_ref().filter(|connection| connection.client) else {
+                continue;
+            };
+            if let Some(since) = connection.stuck_since.filter(is_long) {
+                stuck.push((since, number(slot.uses, index as u32)));
+            }
+        }
+        stuck.sort_unstable();
+        let (before, mut clients) = (self.left, 0);
+        for (_, id) in stuck {
+            if !self.is_crowded() {
+                break;
+            }
+            let leaves = self.get(id).is_some_and(|connection| connection.stage == Stage::Leaving);
+            self.forget(id);
+            clients += 1;
+            if !leaves {
+                let reason = "it does not read its answers".to_owned();
+                happened.push(Happening::Closed { id, reason });
+            }
+        }
+        if clients > 0 {
+            let bytes = before - self.left;
+            warn!(
+                clients,
+                bytes, "cut off: they have not read their answers for long, and there is no room for more"
+            );
+        }
     }
 
     /// Whether something is still to be written.
@@ -279,6 +356,13 @@ impl Hub {
         (u64::from(slot.uses) == id.0 >> 32).then_some(slot.connection.as_deref_mut())?
     }
 }
+
+fn number(uses: u32, index: u32) -> ConnectionId {
+    ConnectionId(u64::from(uses) << 32 | u64::from(index))
+}
+
+/// Between two looks for such clients.
+const CUT_PAUSE_MICROS: u64 = 1_000_000;
 
 /// Connections taken in on one listener before those that are here have their turn.
 const ACCEPTS_PER_TURN: usize = 64;

@@ -98,6 +98,11 @@ impl Client {
         self.reads > 0
     }
 
+    /// What they are taken for.
+    pub fn awaited_bytes(&self) -> usize {
+        self.read_bytes
+    }
+
     /// A call is under way whose answer is taken for so much.
     pub fn called(&mut self, bytes: usize) {
         self.calls += 1;

@@ -17,6 +17,7 @@ use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Requ
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tracing::warn;
 
 /// All memcached clients of a worker.
@@ -487,7 +488,15 @@ impl Clients {
 
 /// A call of the client's may be under way.
 fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
-    client.has_room() && hub.backlog(id) <= BACKLOG_BYTES_MAX
+    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX {
+        return false;
+    }
+    // Who has not read all may not read what is on its way either.
+    let reads = hub.left(id) == 0;
+    match hub.is_crowded() {
+        true => reads && !client.awaits_values(),
+        false => reads || hub.backlog(id) + client.awaited_bytes() <= BACKLOG_BYTES_MAX,
+    }
 }
 
 /// Keys of one line. Each costs some hundred bytes until it is answered; clients that fetch many send several lines.
@@ -502,6 +511,11 @@ const CALLS_PER_TURN: usize = 16;
 
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
+
+/// The same over all clients of a gateway. Beyond it those that read have one value at a time under way, those that do not
+/// get nothing, and of these whoever has taken nothing for long is cut off.
+pub const LEFT_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub const LEFT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;

@@ -173,6 +173,52 @@ fn a_client_that_reads_again_is_served_again() {
     });
 }
 
+/// A client that reads nothing of large answers, until no more is fetched for it.
+async fn deaf(desk: &mut Desk) -> (ConnectionId, TcpStream) {
+    let (id, stream) = desk.client("get large\r\n".repeat(30).as_bytes());
+    desk.until(|desk| !desk.inputs.is_empty()).await;
+    while !desk.inputs.is_empty() {
+        desk.answer(&Bytes::from(vec![b'v'; 1 << 20]));
+        desk.until(|_| true).await;
+    }
+    (id, stream)
+}
+
+#[test]
+fn where_too_much_is_unread_those_who_read_have_a_value_at_a_time() {
+    run(async {
+        let mut desk = Desk::new();
+        desk.hub.bound_left(1, Duration::MAX);
+        let (id, _deaf) = deaf(&mut desk).await;
+        assert!(desk.hub.is_crowded() && desk.hub.left(id) > 0);
+        let (reader, stream) = desk.client("get large\r\n".repeat(8).as_bytes());
+        let data = Bytes::from(vec![b'v'; 300 << 10]);
+        let bytes = 8 * answer_bytes(&data);
+        let reading = std::thread::spawn(move || read_exactly(&stream, bytes));
+        for _ in 0..8 {
+            desk.until(|desk| !desk.inputs.is_empty()).await;
+            assert_eq!(desk.answer(&data), 1);
+        }
+        desk.until(|desk| desk.hub.backlog(reader) == 0).await;
+        reading.join().unwrap();
+        assert!(desk.clients.clients.contains_key(&id), "it is waited for");
+    });
+}
+
+#[test]
+fn where_too_much_is_unread_who_has_read_nothing_for_long_is_cut_off() {
+    run(async {
+        let mut desk = Desk::new();
+        desk.hub.bound_left(1, Duration::ZERO);
+        let (id, mut stream) = deaf(&mut desk).await;
+        desk.until(|desk| !desk.clients.clients.contains_key(&id)).await;
+        assert!(!desk.hub.is_crowded());
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.len() < 30 << 20, "it is closed");
+    });
+}
+
 #[test]
 fn what_was_read_and_not_called_is_bounded() {
     run(async {
