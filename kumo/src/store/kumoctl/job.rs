@@ -129,19 +129,29 @@ impl JobView {
         })
     }
 
+    /// What it is, and how far.
     pub fn line(&self) -> String {
+        format!("{} {}", self.job.kind(), self.facts(None))
+    }
+
+    /// How far it is, with the pace in bytes a second where that is known. The limit is last: a terminal cuts the end.
+    pub fn facts(&self, pace: Option<u64>) -> String {
         let job = &self.job;
         let state = match (job.switching, job.paused) {
             (true, _) => ", servers are told",
             (false, true) => ", paused",
             (false, false) => "",
         };
+        let (sent, left) = (shown::bytes(job.total.bytes_sent), shown::bytes(job.total.bytes_left));
+        let speed = pace.map(|pace| format!(" at {}/s", shown::bytes(pace))).unwrap_or_default();
+        let seconds = pace.and_then(|pace| job.total.bytes_left.checked_div(pace));
+        let time = seconds.map(|seconds| format!(", {}", shown::duration(Duration::from_secs(seconds))));
+        let time = time.filter(|_| !job.switching).unwrap_or_default();
         let limit = match job.rate {
             0 => String::new(),
-            rate => format!(", at most {}/s a server", shown::bytes(rate)),
+            rate => format!(", at most {}/s each", shown::bytes(rate)),
         };
-        let (sent, left) = (shown::bytes(job.total.bytes_sent), shown::bytes(job.total.bytes_left));
-        format!("{} {:.1} %{state}, {sent} sent, {left} left{limit}", job.kind(), job.percent())
+        format!("{:.1} %{state}, {sent} sent{speed}, {left}{time} left{limit}", job.percent())
     }
 
     fn table(&self) -> String {
@@ -217,7 +227,38 @@ const RATE_INTERVAL: Duration = Duration::from_millis(700);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::kumoctl::wait::BAR_WIDTH;
     use kumo_cluster::{Incarnation, Job, Member, SpaceNumber};
+
+    /// A full replace of that much, as it is shown.
+    fn moving(total: Progress) -> JobView {
+        let server = SocketAddr::from(([127, 0, 0, 1], 8000));
+        let job = JobStat {
+            full: true,
+            paused: false,
+            rate: 100 << 20,
+            switching: false,
+            total,
+            servers: vec![(server, total)],
+        };
+        JobView { job, awaited: BTreeSet::new(), rates: BTreeMap::new() }
+    }
+
+    #[test]
+    fn eighty_columns_show_how_much_how_fast_and_how_long() {
+        const TENTH_OF_TIB: u64 = (1 << 40) / 10;
+        let total = Progress {
+            copies: 1000,
+            copies_done: 999,
+            bytes_sent: 10_239 * TENTH_OF_TIB,
+            bytes_left: 3_515 * TENTH_OF_TIB,
+            ..Progress::default()
+        };
+        let facts = moving(total).facts(Some((10_239 << 20) / 10));
+        let needed = "99.9 %, 1023.9 TiB sent at 1023.9 MiB/s, 351.5 TiB, 99 h 59 min left";
+        assert_eq!(facts, format!("{needed}, at most 100.0 MiB/s each"));
+        assert!("[] ".len() + BAR_WIDTH + needed.len() <= 80, "{needed}");
+    }
 
     #[test]
     fn a_job_without_any_owner_names_who_was_lost_last() {
