@@ -89,11 +89,11 @@ impl JobView {
         let micros = since.as_micros().max(1);
         for (address, one) in &self.job.servers {
             // A server that came back counts from 0 again.
-            let Some(sent) = earlier.get(address).and_then(|before| one.bytes_sent.checked_sub(*before))
-            else {
-                continue;
-            };
-            self.rates.insert(*address, (u128::from(sent) * 1_000_000 / micros) as u64);
+            let sent = earlier.get(address).and_then(|before| one.bytes_sent.checked_sub(*before));
+            // One that told of nothing new may be about to: that is not known to be standing still.
+            if let Some(sent) = sent.filter(|&sent| sent > 0) {
+                self.rates.insert(*address, (u128::from(sent) * 1_000_000 / micros) as u64);
+            }
         }
     }
 
@@ -122,8 +122,9 @@ impl JobView {
             damaged.map(|(address, one)| format!("{} on {address}", one.unreadable)).collect();
         (!named.is_empty()).then(|| {
             format!(
-                "it waits for records that cannot be read: {}; their server's log names the file; write them anew, or \
-                 `job cancel`",
+                "it waits for records that cannot be read: {}; that server's log names the file; while other servers have \
+                 copies, stop that server, empty its store and attach it again; else write the records anew, or `job \
+                 cancel`",
                 named.join(", ")
             )
         })
@@ -151,7 +152,13 @@ impl JobView {
             0 => String::new(),
             rate => format!(", at most {}/s each", shown::bytes(rate)),
         };
-        format!("{:.1} %{state}, {sent} sent{speed}, {left}{time} left{limit}", job.percent())
+        let amounts = match (job.servers.is_empty(), job.switching) {
+            // Until a server has told of its part, not even that nothing is left is known.
+            (true, false) => ", not counted yet".to_owned(),
+            (true, true) => String::new(),
+            (false, _) => format!(", {sent} sent{speed}, {left}{time} left"),
+        };
+        format!("{:.1} %{state}{amounts}{limit}", job.percent())
     }
 
     fn table(&self) -> String {
@@ -221,8 +228,8 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-/// Long enough for some buckets to be answered, short enough to wait for.
-const RATE_INTERVAL: Duration = Duration::from_millis(700);
+/// Long enough for servers to tell several times, which they do in steps; short enough to wait for.
+const RATE_INTERVAL: Duration = Duration::from_millis(2500);
 
 #[cfg(test)]
 mod tests {
@@ -258,6 +265,26 @@ mod tests {
         let needed = "99.9 %, 1023.9 TiB sent at 1023.9 MiB/s, 351.5 TiB, 99 h 59 min left";
         assert_eq!(facts, format!("{needed}, at most 100.0 MiB/s each"));
         assert!("[] ".len() + BAR_WIDTH + needed.len() <= 80, "{needed}");
+    }
+
+    #[test]
+    fn what_no_server_has_told_is_not_shown_as_nothing() {
+        let mut view = moving(Progress::default());
+        (view.job.servers, view.job.rate) = (Vec::new(), 0);
+        assert_eq!(view.line(), "full-replace 0.0 %, not counted yet");
+        view.job.switching = true;
+        assert_eq!(view.line(), "full-replace 100.0 %, servers are told");
+    }
+
+    #[test]
+    fn a_rate_is_told_where_something_moved() {
+        let at = |bytes_sent| Progress { copies: 2, bytes_sent, bytes_left: 4000, ..Progress::default() };
+        let (before, mut moved, mut still) = (moving(at(1000)), moving(at(6000)), moving(at(1000)));
+        moved.measure(&before.job, RATE_INTERVAL);
+        still.measure(&before.job, RATE_INTERVAL);
+        let table = moved.table();
+        assert!(table.contains("2.0 KiB/s") && table.contains("2 s"), "{table}");
+        assert!(!still.table().contains("/s"), "{}", still.table());
     }
 
     #[test]
