@@ -13,6 +13,7 @@ use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
+use crate::store::talk;
 use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
@@ -274,6 +275,7 @@ impl ServerNode {
                     continue;
                 }
             };
+            talk::to_server(&input);
             let before = self.effects.len();
             self.server.step(now, input, &mut self.effects);
             answer_bytes += self.effects[before..].iter().map(value_bytes).sum::<usize>();
@@ -285,6 +287,7 @@ impl ServerNode {
         }
         self.arrived = arrived;
         if self.server.deadline().is_some_and(|deadline| deadline <= now) {
+            talk::to_server(&ServerInput::Timeout);
             self.server.step(now, ServerInput::Timeout, &mut self.effects);
         }
     }
@@ -303,6 +306,7 @@ impl ServerNode {
         }
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
+            talk::of_server(&effect);
             match effect {
                 ServerEffect::Server(to, message) => self.post.send_server(to, &message),
                 ServerEffect::Gateway(to, message) => {
