@@ -3,6 +3,8 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
 use rustix::process::Signal;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,6 +43,23 @@ fn twice_verbose_shows_each_request_and_no_large_value() {
         });
         assert!(!log.contains(&value[..1000]), "values are cut");
     }
+}
+
+#[test]
+fn a_torn_end_that_was_cut_off_is_a_warning_with_its_place() {
+    let mut cluster = Cluster::start(1, 1, &[]);
+    cluster.servers[0].kill();
+    let store = cluster.folder.path().join("store-0");
+    let mut names = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    let segment = names.find(|path| path.extension().is_some_and(|end| end == "segment")).unwrap();
+    let whole = segment.metadata().unwrap().len();
+    OpenOptions::new().append(true).open(&segment).unwrap().write_all(b"torn").unwrap();
+    cluster.servers[0].run();
+    let place = format!("offset={whole} bytes=4");
+    let log = until("it is told", || Some(cluster.servers[0].log()).filter(|log| log.contains(&place)));
+    let line = log.lines().find(|line| line.contains(&place)).unwrap();
+    assert!(line.contains("WARN") && line.contains("file=store-0/"), "{line}");
+    assert!(log.contains("store=store-0\n"), "the store is named as it was given: {log}");
 }
 
 /// The names of all events of a log, as kumolog tells them.

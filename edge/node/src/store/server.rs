@@ -22,7 +22,7 @@ use kumo_cluster::{
     ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
-use kumo_store::{Engine, Options, Sync};
+use kumo_store::{Cut, Engine, Opened, Options, Sync};
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -126,7 +126,8 @@ impl ServerNode {
         let (backup_done, backups) = mpsc::unbounded_channel();
         let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
-        info!(%address, ?incarnation, store = ?config.store, "listening");
+        let store = config.store.as_ref().map_or("memory".into(), |path| path.to_string_lossy());
+        info!(%address, ?incarnation, %store, "listening");
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
@@ -453,7 +454,12 @@ fn open_engine(path: &std::path::Path, sync: Sync) -> Result<Engine, NodeError> 
     let options = Options { sync, ..Options::default() };
     let (engine, opened) =
         Engine::open(path, options).map_err(|error| NodeError::OpenStore(error.to_string()))?;
-    info!(path = %path.display(), ?opened, "store opened");
+    let Opened { created, items, tombstones, segments, hinted, cuts } = opened;
+    info!(path = %path.display(), created, items, tombstones, segments, hinted, "store opened");
+    for Cut { file, offset, bytes } in cuts {
+        let file = file.display();
+        warn!(%file, offset, bytes, "a crash tore the end of a file, which is cut off; nothing that was synced is in it");
+    }
     Ok(engine)
 }
 
