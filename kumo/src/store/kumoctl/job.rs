@@ -99,7 +99,8 @@ impl JobView {
 
     /// Seconds until that server is done, at the rate that was measured.
     fn seconds_left(&self, address: &SocketAddr, one: &Progress) -> Option<u64> {
-        one.bytes_left.checked_div(*self.rates.get(address)?)
+        let rate = self.rates.get(address).filter(|_| is_counted(one))?;
+        one.bytes_left.checked_div(*rate)
     }
 
     /// What it waits for, and how to go on; nothing as long as it goes on by itself.
@@ -143,20 +144,21 @@ impl JobView {
             (false, true) => ", paused",
             (false, false) => "",
         };
-        let (sent, left) = (shown::bytes(job.total.bytes_sent), shown::bytes(job.total.bytes_left));
+        let total = &job.total;
         let speed = pace.map(|pace| format!(" at {}/s", shown::bytes(pace))).unwrap_or_default();
-        let seconds = pace.and_then(|pace| job.total.bytes_left.checked_div(pace));
+        let seconds = pace.and_then(|pace| total.bytes_left.checked_div(pace));
         let time = seconds.map(|seconds| format!(", {}", shown::duration(Duration::from_secs(seconds))));
         let time = time.filter(|_| !job.switching).unwrap_or_default();
+        let sent = format!(", {} sent{speed}", shown::bytes(total.bytes_sent));
+        let amounts = match (is_counted(total), total.bytes_sent) {
+            (true, _) => format!("{sent}, {}{time} left", shown::bytes(total.bytes_left)),
+            (false, 0) if job.switching => String::new(),
+            (false, 0) => ", not counted yet".to_owned(),
+            (false, _) => format!("{sent}, rest not counted yet"),
+        };
         let limit = match job.rate {
             0 => String::new(),
             rate => format!(", at most {}/s each", shown::bytes(rate)),
-        };
-        let amounts = match (job.servers.is_empty(), job.switching) {
-            // Until a server has told of its part, not even that nothing is left is known.
-            (true, false) => ", not counted yet".to_owned(),
-            (true, true) => String::new(),
-            (false, _) => format!(", {sent} sent{speed}, {left}{time} left"),
         };
         format!("{:.1} %{state}{amounts}{limit}", job.percent())
     }
@@ -173,7 +175,7 @@ impl JobView {
                 &format!("{}/{}", one.copies_done, one.copies),
                 &one.records_sent,
                 &shown::bytes(one.bytes_sent),
-                &shown::bytes(one.bytes_left),
+                &if is_counted(one) { shown::bytes(one.bytes_left) } else { "-".to_owned() },
                 &rate,
                 &left.map_or("-".to_owned(), shown::duration),
             ]));
@@ -200,6 +202,11 @@ impl JobView {
         value["servers"] = servers.collect();
         value
     }
+}
+
+/// What is left is judged by the ranges that are done: before the first, it is 0 because nothing is known.
+fn is_counted(progress: &Progress) -> bool {
+    progress.copies_done > 0
 }
 
 /// Of every arc without an owner that acts, the owner that was lost last.
@@ -268,23 +275,40 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_has_told_is_not_shown_as_nothing() {
-        let mut view = moving(Progress::default());
-        (view.job.servers, view.job.rate) = (Vec::new(), 0);
-        assert_eq!(view.line(), "full-replace 0.0 %, not counted yet");
-        view.job.switching = true;
-        assert_eq!(view.line(), "full-replace 100.0 %, servers are told");
+    fn what_is_not_known_is_not_shown_as_nothing() {
+        let line = |total, switching| {
+            let mut view = moving(total);
+            (view.job.rate, view.job.switching) = (0, switching);
+            view.line()
+        };
+        let none = Progress::default();
+        assert_eq!(line(none, false), "full-replace 0.0 %, not counted yet");
+        assert_eq!(line(none, true), "full-replace 100.0 %, servers are told");
+        let some = Progress { copies: 2, bytes_sent: 1024, ..none };
+        assert_eq!(line(some, false), "full-replace 0.0 %, 1.0 KiB sent, rest not counted yet");
+        let done = Progress { copies: 2, copies_done: 1, bytes_sent: 1024, bytes_left: 1024, ..none };
+        assert_eq!(line(done, false), "full-replace 50.0 %, 1.0 KiB sent, 1.0 KiB left");
     }
 
     #[test]
     fn a_rate_is_told_where_something_moved() {
-        let at = |bytes_sent| Progress { copies: 2, bytes_sent, bytes_left: 4000, ..Progress::default() };
+        let at = |bytes_sent| Progress {
+            copies: 2,
+            copies_done: 1,
+            bytes_sent,
+            bytes_left: 4000,
+            ..Progress::default()
+        };
         let (before, mut moved, mut still) = (moving(at(1000)), moving(at(6000)), moving(at(1000)));
         moved.measure(&before.job, RATE_INTERVAL);
         still.measure(&before.job, RATE_INTERVAL);
         let table = moved.table();
         assert!(table.contains("2.0 KiB/s") && table.contains("2 s"), "{table}");
         assert!(!still.table().contains("/s"), "{}", still.table());
+        let mut unknown = moving(Progress { copies_done: 0, bytes_left: 0, ..at(6000) });
+        unknown.measure(&before.job, RATE_INTERVAL);
+        let table = unknown.table();
+        assert!(table.contains("2.0 KiB/s") && !table.contains("0 s"), "{table}");
     }
 
     #[test]
