@@ -158,7 +158,7 @@ impl JobView {
         };
         let limit = match job.rate {
             0 => String::new(),
-            rate => format!(", at most {}/s each", shown::bytes(rate)),
+            rate => format!(", max {}/s each", shown::bytes(rate)),
         };
         format!("{:.1} %{state}{amounts}{limit}", job.percent())
     }
@@ -270,7 +270,7 @@ mod tests {
         };
         let facts = moving(total).facts(Some((10_239 << 20) / 10));
         let needed = "99.9 %, 1023.9 TiB sent at 1023.9 MiB/s, 351.5 TiB, 99 h 59 min left";
-        assert_eq!(facts, format!("{needed}, at most 100.0 MiB/s each"));
+        assert_eq!(facts, format!("{needed}, max 100.0 MiB/s each"));
         assert!("[] ".len() + BAR_WIDTH + needed.len() <= 80, "{needed}");
     }
 
