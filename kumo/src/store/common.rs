@@ -17,7 +17,7 @@ pub struct Common {
     /// Write a binary log too, for kumolog; SIGHUP opens it anew, -v does not matter to it
     #[arg(short = 'g', long, value_name = "FILE.mpac")]
     pub binary_log: Option<PathBuf>,
-    /// Become a daemon once ready, with the process id in this file until the end
+    /// Become a daemon once ready, with the process id in this file until the end; there is no text log then without -o
     #[arg(short = 'd', long, value_name = "PIDFILE")]
     pub daemon: Option<PathBuf>,
     /// Log changes of state too, not only warnings; twice: everything

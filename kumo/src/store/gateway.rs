@@ -44,7 +44,8 @@ pub struct Gateway {
     #[arg(short = 'D', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     delete_retry: u32,
     /// Errors after which the managers are asked for the newest hash space (-rn)
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    // The alias is the seed's spelling.
+    #[arg(long, alias = "renew-threashold", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     renew_threshold: u32,
     /// Say that a set is done before the copies are (-As): one that was acknowledged may get lost
     #[arg(long)]

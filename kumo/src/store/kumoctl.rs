@@ -150,10 +150,12 @@ async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure
             (ControlRequest::Attach { servers, replace: false, accept_data_loss: false }, false)
         }
         Order::Detach { servers, wait } => {
-            (ControlRequest::Detach { servers: addresses(&servers)?, replace: true }, wait.wait)
+            let servers = detachable(manager, &servers).await?;
+            (ControlRequest::Detach { servers, replace: true }, wait.wait)
         }
         Order::DetachNoreplace { servers } => {
-            (ControlRequest::Detach { servers: addresses(&servers)?, replace: false }, false)
+            let servers = detachable(manager, &servers).await?;
+            (ControlRequest::Detach { servers, replace: false }, false)
         }
         Order::Replace { wait } => (ControlRequest::Replace, wait.wait),
         Order::FullReplace { wait } => (ControlRequest::FullReplace, wait.wait),
@@ -189,6 +191,18 @@ async fn backup(manager: SocketAddr, suffix: Option<String>, out: Out) -> Result
     match results.iter().filter(|result| result.path.is_none()).count() {
         0 => Ok(()),
         failed => Err(Failure::refused(format!("{failed} of {} backups failed", results.len()))),
+    }
+}
+
+/// The managers say of a server that is only wanted that it is not attached; what to do about it is said here.
+async fn detachable(manager: SocketAddr, texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let servers = addresses(texts)?;
+    if servers.is_empty() {
+        return Ok(servers);
+    }
+    match stat::only_wanted(&tool::stat(&[manager]).await?, &servers) {
+        Some(what) => Err(Failure::refused(what)),
+        None => Ok(servers),
     }
 }
 

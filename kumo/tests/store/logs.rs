@@ -1,7 +1,10 @@
-//! The binary log: rotated by SIGHUP, read by kumolog.
+//! The binary log: rotated by SIGHUP, read by kumolog. The text log: everything, when it is asked for twice.
 
-use crate::cluster::{Cluster, KUMO, until};
+use crate::client::Client;
+use crate::cluster::{Cluster, KUMO, strings, until};
 use rustix::process::Signal;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,6 +22,44 @@ fn a_log_that_was_renamed_is_begun_anew_on_a_hangup() {
     assert!(before.contains(&"start".to_owned()), "{before:?}");
     assert!(!before.contains(&"end".to_owned()), "{before:?}");
     assert_eq!(after.last().map(String::as_str), Some("end"), "{after:?}");
+}
+
+#[test]
+fn twice_verbose_shows_each_request_and_no_large_value() {
+    let mut cluster = Cluster::start_detached(1, 0, &["-v"]);
+    cluster.add_server_with(&["-v"]);
+    until("the server is known", || (strings(&cluster.try_stat()?["not_attached"]).len() == 1).then_some(()));
+    cluster.attach();
+    cluster.until_active(1);
+    cluster.until_served();
+    let value = "v".repeat(100_000);
+    assert!(Client::open(cluster.gateway.address).unwrap().set("told", &value).unwrap());
+    for (node, lines) in [
+        (&cluster.gateway, [r#"kind="set" key=b"told""#, r#"kind="done""#]),
+        (&cluster.servers[0], [r#"key: b"told""#, "Answer"]),
+    ] {
+        let log = until("request and answer are in the log", || {
+            Some(node.log()).filter(|log| lines.iter().all(|line| log.contains(line)))
+        });
+        assert!(!log.contains(&value[..1000]), "values are cut");
+    }
+}
+
+#[test]
+fn a_torn_end_that_was_cut_off_is_a_warning_with_its_place() {
+    let mut cluster = Cluster::start(1, 1, &[]);
+    cluster.servers[0].kill();
+    let store = cluster.folder.path().join("store-0");
+    let mut names = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    let segment = names.find(|path| path.extension().is_some_and(|end| end == "segment")).unwrap();
+    let whole = segment.metadata().unwrap().len();
+    OpenOptions::new().append(true).open(&segment).unwrap().write_all(b"torn").unwrap();
+    cluster.servers[0].run();
+    let place = format!("offset={whole} bytes=4");
+    let log = until("it is told", || Some(cluster.servers[0].log()).filter(|log| log.contains(&place)));
+    let line = log.lines().find(|line| line.contains(&place)).unwrap();
+    assert!(line.contains("WARN") && line.contains("file=store-0/"), "{line}");
+    assert!(log.contains("store=store-0\n"), "the store is named as it was given: {log}");
 }
 
 /// The names of all events of a log, as kumolog tells them.

@@ -18,6 +18,7 @@ mod report;
 mod request;
 mod server;
 mod stats;
+mod talk;
 mod trouble;
 mod voter;
 mod worker;

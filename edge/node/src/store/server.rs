@@ -13,6 +13,7 @@ use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
 use crate::store::report::{self, Uptime};
+use crate::store::talk;
 use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
@@ -21,7 +22,7 @@ use kumo_cluster::{
     ServerSettings, Space,
 };
 use kumo_paxos::{CellId, Side, Time};
-use kumo_store::{Engine, Options, Sync};
+use kumo_store::{Cut, Engine, Opened, Options, Sync};
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -125,7 +126,8 @@ impl ServerNode {
         let (backup_done, backups) = mpsc::unbounded_channel();
         let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
-        info!(%address, ?incarnation, store = ?config.store, "listening");
+        let store = config.store.as_ref().map_or("memory".into(), |path| path.to_string_lossy());
+        info!(%address, ?incarnation, %store, "listening");
         Ok(ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
@@ -274,6 +276,7 @@ impl ServerNode {
                     continue;
                 }
             };
+            talk::to_server(&input);
             let before = self.effects.len();
             self.server.step(now, input, &mut self.effects);
             answer_bytes += self.effects[before..].iter().map(value_bytes).sum::<usize>();
@@ -285,6 +288,7 @@ impl ServerNode {
         }
         self.arrived = arrived;
         if self.server.deadline().is_some_and(|deadline| deadline <= now) {
+            talk::to_server(&ServerInput::Timeout);
             self.server.step(now, ServerInput::Timeout, &mut self.effects);
         }
     }
@@ -303,6 +307,7 @@ impl ServerNode {
         }
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
+            talk::of_server(&effect);
             match effect {
                 ServerEffect::Server(to, message) => self.post.send_server(to, &message),
                 ServerEffect::Gateway(to, message) => {
@@ -449,7 +454,12 @@ fn open_engine(path: &std::path::Path, sync: Sync) -> Result<Engine, NodeError> 
     let options = Options { sync, ..Options::default() };
     let (engine, opened) =
         Engine::open(path, options).map_err(|error| NodeError::OpenStore(error.to_string()))?;
-    info!(path = %path.display(), ?opened, "store opened");
+    let Opened { created, items, tombstones, segments, hinted, cuts } = opened;
+    info!(path = %path.display(), created, items, tombstones, segments, hinted, "store opened");
+    for Cut { file, offset, bytes } in cuts {
+        let file = file.display();
+        warn!(%file, offset, bytes, "a crash tore the end of a file, which is cut off; nothing that was synced is in it");
+    }
     Ok(engine)
 }
 

@@ -7,7 +7,7 @@
 use super::clients::{Clients, LEFT_BYTES_MAX, LEFT_PATIENCE};
 use super::failures::FailureWatch;
 use super::gateway::{GatewayConfig, Shared};
-use super::notes;
+use super::{notes, talk};
 use crate::hub::{Alarm, Happening, Hub};
 use crate::metrics::{PUBLISH_MICROS, WorkerMetrics};
 use crate::{NodeError, clock, entropy};
@@ -89,6 +89,7 @@ impl Worker {
             self.clients.end_all(self.link.hub());
             self.stopping_until = Some(now.plus_micros(STOP_MICROS));
         }
+        talk::to_gateway(self.link.parts().1);
         self.link.step(now, &mut self.told);
         self.tell(now);
         let more = self.link.flush(now) || self.clients.has_more(self.link.hub());
@@ -153,7 +154,10 @@ impl Worker {
         let (hub, inputs) = self.link.parts();
         for told in self.told.drain(..) {
             match told {
-                Told::Done { ticket, result } => self.clients.done(now, ticket, result, hub, inputs),
+                Told::Done { ticket, result } => {
+                    talk::answered(ticket, &result);
+                    self.clients.done(now, ticket, result, hub, inputs);
+                }
                 Told::Note(note) => {
                     if let GatewayNote::Adopted { space } = &note
                         && !space.members.is_empty()

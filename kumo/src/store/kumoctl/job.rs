@@ -89,17 +89,18 @@ impl JobView {
         let micros = since.as_micros().max(1);
         for (address, one) in &self.job.servers {
             // A server that came back counts from 0 again.
-            let Some(sent) = earlier.get(address).and_then(|before| one.bytes_sent.checked_sub(*before))
-            else {
-                continue;
-            };
-            self.rates.insert(*address, (u128::from(sent) * 1_000_000 / micros) as u64);
+            let sent = earlier.get(address).and_then(|before| one.bytes_sent.checked_sub(*before));
+            // One that told of nothing new may be about to: that is not known to be standing still.
+            if let Some(sent) = sent.filter(|&sent| sent > 0) {
+                self.rates.insert(*address, (u128::from(sent) * 1_000_000 / micros) as u64);
+            }
         }
     }
 
     /// Seconds until that server is done, at the rate that was measured.
     fn seconds_left(&self, address: &SocketAddr, one: &Progress) -> Option<u64> {
-        one.bytes_left.checked_div(*self.rates.get(address)?)
+        let rate = self.rates.get(address).filter(|_| is_counted(one))?;
+        one.bytes_left.checked_div(*rate)
     }
 
     /// What it waits for, and how to go on; nothing as long as it goes on by itself.
@@ -122,26 +123,44 @@ impl JobView {
             damaged.map(|(address, one)| format!("{} on {address}", one.unreadable)).collect();
         (!named.is_empty()).then(|| {
             format!(
-                "it waits for records that cannot be read: {}; their server's log names the file; write them anew, or \
-                 `job cancel`",
+                "it waits for records that cannot be read: {}; that server's log names the file; while other servers have \
+                 copies, stop that server, empty its store and attach it again; else write the records anew, or `job \
+                 cancel`",
                 named.join(", ")
             )
         })
     }
 
+    /// What it is, and how far.
     pub fn line(&self) -> String {
+        format!("{} {}", self.job.kind(), self.facts(None))
+    }
+
+    /// How far it is, with the pace in bytes a second where that is known. The limit is last: a terminal cuts the end.
+    pub fn facts(&self, pace: Option<u64>) -> String {
         let job = &self.job;
         let state = match (job.switching, job.paused) {
             (true, _) => ", servers are told",
             (false, true) => ", paused",
             (false, false) => "",
         };
+        let total = &job.total;
+        let speed = pace.map(|pace| format!(" at {}/s", shown::bytes(pace))).unwrap_or_default();
+        let seconds = pace.and_then(|pace| total.bytes_left.checked_div(pace));
+        let time = seconds.map(|seconds| format!(", {}", shown::duration(Duration::from_secs(seconds))));
+        let time = time.filter(|_| !job.switching).unwrap_or_default();
+        let sent = format!(", {} sent{speed}", shown::bytes(total.bytes_sent));
+        let amounts = match (is_counted(total), total.bytes_sent) {
+            (true, _) => format!("{sent}, {}{time} left", shown::bytes(total.bytes_left)),
+            (false, 0) if job.switching => String::new(),
+            (false, 0) => ", not counted yet".to_owned(),
+            (false, _) => format!("{sent}, rest not counted yet"),
+        };
         let limit = match job.rate {
             0 => String::new(),
-            rate => format!(", at most {}/s a server", shown::bytes(rate)),
+            rate => format!(", max {}/s each", shown::bytes(rate)),
         };
-        let (sent, left) = (shown::bytes(job.total.bytes_sent), shown::bytes(job.total.bytes_left));
-        format!("{} {:.1} %{state}, {sent} sent, {left} left{limit}", job.kind(), job.percent())
+        format!("{:.1} %{state}{amounts}{limit}", job.percent())
     }
 
     fn table(&self) -> String {
@@ -156,7 +175,7 @@ impl JobView {
                 &format!("{}/{}", one.copies_done, one.copies),
                 &one.records_sent,
                 &shown::bytes(one.bytes_sent),
-                &shown::bytes(one.bytes_left),
+                &if is_counted(one) { shown::bytes(one.bytes_left) } else { "-".to_owned() },
                 &rate,
                 &left.map_or("-".to_owned(), shown::duration),
             ]));
@@ -185,6 +204,11 @@ impl JobView {
     }
 }
 
+/// What is left is judged by the ranges that are done: before the first, it is 0 because nothing is known.
+fn is_counted(progress: &Progress) -> bool {
+    progress.copies_done > 0
+}
+
 /// Of every arc without an owner that acts, the owner that was lost last.
 fn awaited(space: &Space) -> BTreeSet<SocketAddr> {
     let table = Table::new(space);
@@ -211,13 +235,81 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-/// Long enough for some buckets to be answered, short enough to wait for.
-const RATE_INTERVAL: Duration = Duration::from_millis(700);
+/// Long enough for servers to tell several times, which they do in steps; short enough to wait for.
+const RATE_INTERVAL: Duration = Duration::from_millis(2500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::kumoctl::wait::BAR_WIDTH;
     use kumo_cluster::{Incarnation, Job, Member, SpaceNumber};
+
+    /// A full replace of that much, as it is shown.
+    fn moving(total: Progress) -> JobView {
+        let server = SocketAddr::from(([127, 0, 0, 1], 8000));
+        let job = JobStat {
+            full: true,
+            paused: false,
+            rate: 100 << 20,
+            switching: false,
+            total,
+            servers: vec![(server, total)],
+        };
+        JobView { job, awaited: BTreeSet::new(), rates: BTreeMap::new() }
+    }
+
+    #[test]
+    fn eighty_columns_show_how_much_how_fast_and_how_long() {
+        const TENTH_OF_TIB: u64 = (1 << 40) / 10;
+        let total = Progress {
+            copies: 1000,
+            copies_done: 999,
+            bytes_sent: 10_239 * TENTH_OF_TIB,
+            bytes_left: 3_515 * TENTH_OF_TIB,
+            ..Progress::default()
+        };
+        let facts = moving(total).facts(Some((10_239 << 20) / 10));
+        let needed = "99.9 %, 1023.9 TiB sent at 1023.9 MiB/s, 351.5 TiB, 99 h 59 min left";
+        assert_eq!(facts, format!("{needed}, max 100.0 MiB/s each"));
+        assert!("[] ".len() + BAR_WIDTH + needed.len() <= 80, "{needed}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_shown_as_nothing() {
+        let line = |total, switching| {
+            let mut view = moving(total);
+            (view.job.rate, view.job.switching) = (0, switching);
+            view.line()
+        };
+        let none = Progress::default();
+        assert_eq!(line(none, false), "full-replace 0.0 %, not counted yet");
+        assert_eq!(line(none, true), "full-replace 100.0 %, servers are told");
+        let some = Progress { copies: 2, bytes_sent: 1024, ..none };
+        assert_eq!(line(some, false), "full-replace 0.0 %, 1.0 KiB sent, rest not counted yet");
+        let done = Progress { copies: 2, copies_done: 1, bytes_sent: 1024, bytes_left: 1024, ..none };
+        assert_eq!(line(done, false), "full-replace 50.0 %, 1.0 KiB sent, 1.0 KiB left");
+    }
+
+    #[test]
+    fn a_rate_is_told_where_something_moved() {
+        let at = |bytes_sent| Progress {
+            copies: 2,
+            copies_done: 1,
+            bytes_sent,
+            bytes_left: 4000,
+            ..Progress::default()
+        };
+        let (before, mut moved, mut still) = (moving(at(1000)), moving(at(6000)), moving(at(1000)));
+        moved.measure(&before.job, RATE_INTERVAL);
+        still.measure(&before.job, RATE_INTERVAL);
+        let table = moved.table();
+        assert!(table.contains("2.0 KiB/s") && table.contains("2 s"), "{table}");
+        assert!(!still.table().contains("/s"), "{}", still.table());
+        let mut unknown = moving(Progress { copies_done: 0, bytes_left: 0, ..at(6000) });
+        unknown.measure(&before.job, RATE_INTERVAL);
+        let table = unknown.table();
+        assert!(table.contains("2.0 KiB/s") && !table.contains("0 s"), "{table}");
+    }
 
     #[test]
     fn a_job_without_any_owner_names_who_was_lost_last() {

@@ -16,7 +16,7 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     let attached = attached(&stat);
     let free = not_attached(&stat, &attached);
     out.result(value(&stat, &attached, &free), || {
-        let mut text = block(&stat, &attached, &free);
+        let mut text = block(&stat, &attached, &free) + &wanted(&stat);
         if verbose {
             text += &more(&stat);
         }
@@ -94,17 +94,38 @@ fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet
     text
 }
 
-fn more(stat: &Stat) -> String {
-    let mut text = format!("hash space number:\n  {}\n", stat.space.number);
-    text += &voters::block(stat);
-    text += &format!("gateways:\n  {}\n", stat.gateways);
-    text += &format!("auto-replace:\n  {}\n", if stat.auto_replace { "on" } else { "off" });
+/// What `attach-noreplace` and `detach-noreplace` left for the next replace. The seed has no line for it: none is
+/// there as long as nothing waits.
+fn wanted(stat: &Stat) -> String {
+    let mut text = String::new();
     for (what, servers) in [("attach", &stat.attach_wanted), ("detach", &stat.detach_wanted)] {
         if !servers.is_empty() {
             text += &format!("{what} at the next replace:\n");
             servers.iter().for_each(|server| text += &format!("  {server}\n"));
         }
     }
+    text
+}
+
+/// What to do about servers that are to be detached, and are not attached but wanted.
+pub fn only_wanted(stat: &Stat, detach: &[SocketAddr]) -> Option<String> {
+    let attached = attached(stat);
+    let only = |server: &&SocketAddr| stat.attach_wanted.contains(server) && !attached.contains_key(server);
+    let named: Vec<String> = detach.iter().filter(only).map(SocketAddr::to_string).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "not attached yet, only wanted by the next replace, which cannot be taken back: {}; stop that server, since \
+             a replace leaves out who is not there, or detach it after the replace",
+            named.join(", ")
+        )
+    })
+}
+
+fn more(stat: &Stat) -> String {
+    let mut text = format!("hash space number:\n  {}\n", stat.space.number);
+    text += &voters::block(stat);
+    text += &format!("gateways:\n  {}\n", stat.gateways);
+    text += &format!("auto-replace:\n  {}\n", if stat.auto_replace { "on" } else { "off" });
     let job = JobView::of(stat);
     text += &format!("replace:\n  {}\n", job.as_ref().map_or("none".to_owned(), JobView::line));
     if let Some(hindrance) = job.and_then(|job| job.hindrance()) {
@@ -174,8 +195,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_block_is_the_seeds() {
+    fn stat(servers: Vec<ServerStat>) -> Stat {
         let member = |port, state| Member {
             address: address(port),
             incarnation: Incarnation(u128::from(port)),
@@ -186,10 +206,9 @@ mod tests {
         space.members =
             vec![member(8000, MemberState::Active), member(8001, MemberState::Fault { order: 1 })];
         (space.rhs, space.whs) = (vec![0, 1], vec![0, 1]);
-        let stat = Stat {
+        Stat {
             space,
-            // 8001 went on after it was given up, and does not know yet.
-            servers: vec![heard(8000), heard(8001), heard(8002)],
+            servers,
             auto_replace: false,
             attach_wanted: Vec::new(),
             detach_wanted: Vec::new(),
@@ -197,7 +216,14 @@ mod tests {
             managers: vec![address(19700)],
             master: Some(address(19700)),
             voters: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_block_is_the_seeds() {
+        // 8001 went on after it was given up, and does not know yet.
+        let stat = stat(vec![heard(8000), heard(8001), heard(8002)]);
+        assert_eq!(wanted(&stat), "", "nothing follows it");
         let attached = attached(&stat);
         let text = block(&stat, &attached, &not_attached(&stat, &attached));
         let (time, nodes) = text.split_once("attached node:").unwrap();
@@ -209,5 +235,16 @@ mod tests {
             nodes,
             "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"
         );
+    }
+
+    #[test]
+    fn who_is_only_wanted_is_shown_and_a_detach_says_what_to_do() {
+        let mut stat = stat(vec![heard(8000), heard(8002)]);
+        stat.attach_wanted = vec![address(8000), address(8002)];
+        assert_eq!(wanted(&stat), "attach at the next replace:\n  127.0.0.1:8000\n  127.0.0.1:8002\n");
+        let said = only_wanted(&stat, &[address(8000), address(8002)]).unwrap();
+        assert!(said.contains(": 127.0.0.1:8002; "), "{said}");
+        assert_eq!(only_wanted(&stat, &[address(8000)]), None, "that one is attached");
+        assert_eq!(only_wanted(&stat, &[address(8003)]), None, "of that one the managers know nothing");
     }
 }

@@ -28,9 +28,9 @@ pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
                 managers.truncate(1);
                 managers.extend(&stat.managers);
                 match watch.look(&stat) {
-                    Seen::Moving { line, percent, news } => {
+                    Seen::Moving { kind, facts, percent, news } => {
                         news.iter().for_each(|news| display.say(news));
-                        display.show(&line, percent);
+                        display.show(kind, facts, percent);
                     }
                     Seen::Done => {
                         display.end();
@@ -56,8 +56,9 @@ pub async fn run(manager: SocketAddr, out: Out) -> Result<(), Failure> {
 
 enum Seen {
     Moving {
-        /// Says how far.
-        line: String,
+        kind: &'static str,
+        /// Say how far.
+        facts: String,
         percent: f64,
         /// Why it does not go on; said once.
         news: Option<String>,
@@ -126,27 +127,26 @@ impl Watch {
         // Once: somebody may be starting them right now.
         let hindrance = view.hindrance();
         let was_hindered = std::mem::replace(&mut self.hindered, hindrance.is_some());
-        let mut line = view.line();
-        if let Some(rate) = self.rate(view.job.total.bytes_sent) {
-            line += &format!(", {}/s", shown::bytes(rate));
-            if let Some(seconds) = view.job.total.bytes_left.checked_div(rate).filter(|_| !view.job.switching)
-            {
-                line += &format!(", {} left", shown::duration(Duration::from_secs(seconds)));
-            }
+        let pace = self.pace(view.job.total.bytes_sent);
+        Seen::Moving {
+            kind: view.job.kind(),
+            facts: view.facts(pace),
+            percent: view.job.percent(),
+            news: hindrance.filter(|_| !was_hindered),
         }
-        Seen::Moving { line, percent: view.job.percent(), news: hindrance.filter(|_| !was_hindered) }
     }
 
-    /// Bytes a second over the last seconds.
-    fn rate(&mut self, sent: u64) -> Option<u64> {
+    /// Bytes a second over the last seconds; none where nothing moved.
+    fn pace(&mut self, sent: u64) -> Option<u64> {
         let now = Instant::now();
         self.sent.push_back((now, sent));
-        while self.sent.len() > 2 && now - self.sent[1].0 > RATE_OVER {
+        while self.sent.len() > 2 && now - self.sent[1].0 > PACE_OVER {
             self.sent.pop_front();
         }
         let (since, before) = *self.sent.front()?;
         let seconds = (now - since).as_secs_f64();
-        (seconds > 0.0).then(|| (sent.saturating_sub(before) as f64 / seconds) as u64)
+        let pace = (sent.saturating_sub(before) as f64 / seconds.max(0.001)) as u64;
+        (now - since >= PACE_FROM && pace > 0).then_some(pace)
     }
 }
 
@@ -162,8 +162,8 @@ impl Display {
             return Display::Lines { last: None };
         }
         let bar = ProgressBar::new(BAR_STEPS);
-        let style =
-            ProgressStyle::with_template("[{bar:30}] {wide_msg}").expect("the template is well formed");
+        let template = format!("[{{bar:{BAR_WIDTH}}}] {{wide_msg}}");
+        let style = ProgressStyle::with_template(&template).expect("the template is well formed");
         bar.set_style(style.progress_chars("=> "));
         Display::Bar(bar)
     }
@@ -175,16 +175,17 @@ impl Display {
         }
     }
 
-    fn show(&mut self, line: &str, percent: f64) {
+    fn show(&mut self, kind: &str, facts: String, percent: f64) {
         match self {
             Display::Bar(bar) => {
                 bar.set_position((percent / 100.0 * BAR_STEPS as f64) as u64);
-                bar.set_message(line.to_owned());
+                // Who waits knows what for, and needs the room.
+                bar.set_message(facts);
             }
             Display::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
                     *last = Some(Instant::now());
-                    note(line);
+                    note(format!("{kind} {facts}"));
                 }
             }
         }
@@ -202,9 +203,15 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Short enough to follow a change of pace, long enough to be calm.
-const RATE_OVER: Duration = Duration::from_secs(5);
+const PACE_OVER: Duration = Duration::from_secs(5);
+
+/// Servers tell of what they sent in steps: over less, a pace is chance.
+const PACE_FROM: Duration = Duration::from_secs(2);
 
 /// How long no manager may answer before we give up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 const BAR_STEPS: u64 = 1000;
+
+/// So short that all but the limit finds room beside it on 80 columns.
+pub const BAR_WIDTH: usize = 8;
