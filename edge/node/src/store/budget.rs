@@ -5,6 +5,9 @@ use kumo_paxos::Time;
 
 /// What the answers under way are taken for, and how much that may be.
 ///
+/// There is a quarter more for small values of clients that await none: they need not stand in line with those who fetch
+/// large ones.
+///
 /// Calls that nobody has answered for long, because their server is stopped, must not keep others from being served. Beside
 /// them a client that awaits no value may ask for one; of such calls, until they are slow themselves, there may be as
 /// much again. So the memory is bounded by that and one value of each client, and nobody waits for others for ever.
@@ -78,7 +81,11 @@ impl Budget {
     pub fn judge(&self, client: &Client, round: &mut Round) -> Verdict {
         let next = client.next_bytes();
         let fits = |held: usize| held == 0 || held + next <= self.bytes_max;
-        if next == 0 || (!round.crowded && fits(self.bytes)) {
+        let is_light = next <= LIGHT_BYTES_MAX && !client.awaits_values();
+        if next == 0
+            || (!round.crowded && fits(self.bytes))
+            || (is_light && self.bytes + next <= self.bytes_max / 4 * 5)
+        {
             return Verdict::Fits;
         }
         round.crowded = true;
@@ -98,6 +105,9 @@ impl Round {
         Round { crowded, spent: false }
     }
 }
+
+/// What a small value is taken for at most.
+const LIGHT_BYTES_MAX: usize = 64 * 1024;
 
 /// A call is slow when it began in neither this period nor the one before: a server that lives answers much sooner.
 const PERIOD_MICROS: u64 = 1_000_000;

@@ -252,7 +252,12 @@ impl Clients {
         hub: &Hub,
         inputs: &mut Vec<GatewayInput>,
     ) -> usize {
-        (0..CALLS_PER_TURN).take_while(|_| self.issue_one(id, round, Verdict::Fits, hub, inputs)).count()
+        let enough = self.budget.bytes + BYTES_PER_TURN;
+        (0..CALLS_PER_TURN)
+            .take_while(|_| {
+                self.budget.bytes < enough && self.issue_one(id, round, Verdict::Fits, hub, inputs)
+            })
+            .count()
     }
 
     fn stays_stalled(&mut self, id: ConnectionId) -> bool {
@@ -506,8 +511,9 @@ pub const KEYS_MAX: usize = 16_384;
 /// read and wrote lately. Without it, clients that ask for large values at once fill the memory.
 const UNKNOWN_BYTES_MAX: usize = 48 * 1024 * 1024;
 
-/// Calls of one client before the next one has its turn.
+/// Calls of one client before the next one has its turn, and what their answers may be taken for; the last may exceed it.
 const CALLS_PER_TURN: usize = 16;
+const BYTES_PER_TURN: usize = 256 * 1024;
 
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;

@@ -347,6 +347,29 @@ fn a_crowd_that_is_not_answered_holds_up_no_writes_and_reads_not_for_long() {
     });
 }
 
+#[test]
+fn small_values_do_not_stand_in_line_with_large_ones() {
+    run(async {
+        let mut desk = Desk::new();
+        let (_, mut light) = desk.client("get small\r\n".repeat(64).as_bytes());
+        let mut answered = 0;
+        while answered < 64 {
+            desk.until(|desk| !desk.inputs.is_empty()).await;
+            answered += desk.answer(&Bytes::from_static(b"v"));
+        }
+        expect(&mut desk, &light, &"VALUE small 0 1\r\nv\r\nEND\r\n".repeat(64)).await;
+        let crowd: Vec<_> = (0..30).map(|_| desk.client("get large\r\n".repeat(4).as_bytes())).collect();
+        desk.until(|desk| desk.asked() == 4 * crowd.len()).await;
+        assert_eq!(desk.calls_of("large"), 48, "as many as there is memory for");
+        for _ in 0..10 {
+            light.write_all(b"get mine\r\n").unwrap();
+            desk.answer_to("mine", one_byte()).await;
+            expect(&mut desk, &light, "VALUE mine 0 1\r\nv\r\nEND\r\n").await;
+        }
+        assert_eq!(desk.calls_of("large"), 48);
+    });
+}
+
 fn one_byte() -> Reply {
     Reply::Value { clock: 1, flags: 0, ttl: None, data: Bytes::from_static(b"v") }
 }
