@@ -1,8 +1,7 @@
 //! [`Connection`]: one socket of a hub with what has arrived and what is to be sent.
 
-use crate::{Signal, clock, prepare};
+use crate::{Signal, prepare};
 use bytes::{Buf, BytesMut};
-use kumo_paxos::Time;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -33,9 +32,11 @@ pub struct Connection {
     paused: bool,
     /// All was read, and its owner knows.
     ended: bool,
-    /// What the last flush left unwritten, and since when nothing of that could be written.
+    /// What the last flush left unwritten, and how often it was looked at since any of it could be written.
     pub left: usize,
-    pub stuck_since: Option<Time>,
+    pub stuck_looks: u32,
+    /// Bytes written from the front of the outbox that its memory still holds.
+    passed: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,8 @@ impl Connection {
             paused: false,
             ended: false,
             left: 0,
-            stuck_since: None,
+            stuck_looks: 0,
+            passed: 0,
         }
     }
 
@@ -173,17 +175,23 @@ impl Connection {
                 Poll::Pending => break,
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(count)) if count == self.outbox.len() => self.outbox.clear(),
-                Poll::Ready(Ok(count)) => self.outbox.advance(count),
+                Poll::Ready(Ok(count)) => {
+                    self.outbox.advance(count);
+                    self.passed += count;
+                }
             }
         }
-        if self.outbox.is_empty() && self.outbox.capacity() > KEEP_BYTES {
-            self.outbox = BytesMut::new();
-        }
         self.left = self.outbox.len();
-        if self.left == 0 {
-            self.stuck_since = None;
-        } else if self.left < before || self.stuck_since.is_none() {
-            self.stuck_since = Some(clock::now());
+        if self.left == 0 && self.passed + self.outbox.capacity() > KEEP_BYTES {
+            self.outbox = BytesMut::new();
+            self.passed = 0;
+        } else if self.passed > KEEP_BYTES && self.left < self.passed / 4 {
+            // The rest does not hold on to the memory of all that was there.
+            self.outbox = BytesMut::from(&self.outbox[..]);
+            self.passed = 0;
+        }
+        if self.left < before {
+            self.stuck_looks = 0;
         }
         // One that is slowed down got no more than it was asked for before: it may read as slowly as it wants.
         if self.outbox.len() > OUT_BYTES_MAX && !self.slows {

@@ -42,8 +42,8 @@ pub struct Hub {
     /// What clients have not taken, as of the last flush, and how much that may be.
     left: usize,
     left_max: usize,
-    /// How long a client may take nothing of it when it is more.
-    patience: Duration,
+    /// How often a client may be seen to have taken nothing of it when it is more.
+    looks_max: u32,
     cut_after: Time,
 }
 
@@ -83,7 +83,7 @@ impl Hub {
             accept_after: Time::default(),
             left: 0,
             left_max: usize::MAX,
-            patience: Duration::MAX,
+            looks_max: u32::MAX,
             cut_after: Time::default(),
         }
     }
@@ -93,9 +93,10 @@ impl Hub {
         self.listeners.push((listener, connections_max));
     }
 
-    /// Beyond so many bytes that clients have not taken, those of them are cut off that have taken nothing for so long.
-    pub fn bound_left(&mut self, bytes_max: usize, patience: Duration) {
-        (self.left_max, self.patience) = (bytes_max, patience);
+    /// Beyond so many bytes that clients have not taken, those of them are cut off that have taken nothing for so many
+    /// seconds, in which this process ran.
+    pub fn bound_left(&mut self, bytes_max: usize, seconds_max: u32) {
+        (self.left_max, self.looks_max) = (bytes_max, seconds_max);
     }
 
     /// Clients leave more than that unread.
@@ -298,17 +299,19 @@ impl Hub {
             return;
         }
         self.cut_after = now.plus_micros(CUT_PAUSE_MICROS);
-        let is_long = |since: &Time| u128::from(now.since(*since)) >= self.patience.as_micros();
-        let mut stuck: Vec<(Time, ConnectionId)> = Vec::new();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Some(connection) = slot.connection.as_ref().filter(|connection| connection.client) else {
+        let mut stuck: Vec<(u32, ConnectionId)> = Vec::new();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(connection) = slot.connection.as_mut().filter(|connection| connection.client) else {
                 continue;
             };
-            if let Some(since) = connection.stuck_since.filter(is_long) {
-                stuck.push((since, number(slot.uses, index as u32)));
+            if connection.left > 0 {
+                connection.stuck_looks = connection.stuck_looks.saturating_add(1);
+            }
+            if connection.stuck_looks > self.looks_max {
+                stuck.push((connection.stuck_looks, number(slot.uses, index as u32)));
             }
         }
-        stuck.sort_unstable();
+        stuck.sort_unstable_by(|one, other| other.cmp(one));
         let (before, mut clients) = (self.left, 0);
         for (_, id) in stuck {
             if !self.is_crowded() {

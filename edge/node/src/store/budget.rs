@@ -5,16 +5,18 @@ use kumo_paxos::Time;
 
 /// What the answers under way are taken for, and how much that may be.
 ///
-/// There is a quarter more for small values of clients that await none: they need not stand in line with those who fetch
-/// large ones.
+/// Small values of clients that await none have a quarter more, of their own: they need not stand in line with large ones,
+/// nor those with them.
 ///
 /// Calls that nobody has answered for long, because their server is stopped, must not keep others from being served. Beside
 /// them a client that awaits no value may ask for one; of such calls, until they are slow themselves, there may be as
 /// much again. So the memory is bounded by that and one value of each client, and nobody waits for others for ever.
 pub struct Budget {
     bytes_max: usize,
-    /// Of all calls under way.
+    /// Of all calls under way but the light ones.
     pub bytes: usize,
+    /// Of the light ones.
+    light: usize,
     /// Of the calls begun in this period and in the one before. Older ones are slow.
     recent: [usize; 2],
     period: u64,
@@ -24,6 +26,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Default)]
 pub struct Grant {
     pub bytes: usize,
+    is_light: bool,
     period: u64,
 }
 
@@ -32,6 +35,8 @@ pub struct Grant {
 pub enum Verdict {
     /// It needs no memory, or there is some for it.
     Fits,
+    /// There is some for small values.
+    Light,
     /// There is none, but for slow calls.
     Spared,
     Waits,
@@ -47,7 +52,7 @@ pub struct Round {
 
 impl Budget {
     pub fn new(bytes_max: usize) -> Budget {
-        Budget { bytes_max, bytes: 0, recent: [0; 2], period: 0 }
+        Budget { bytes_max, bytes: 0, light: 0, recent: [0; 2], period: 0 }
     }
 
     /// Time passes.
@@ -64,13 +69,22 @@ impl Budget {
         Time((self.period + 1).saturating_mul(PERIOD_MICROS))
     }
 
-    pub fn take(&mut self, bytes: usize) -> Grant {
-        self.bytes += bytes;
-        self.recent[0] += bytes;
-        Grant { bytes, period: self.period }
+    pub fn take(&mut self, bytes: usize, verdict: Verdict) -> Grant {
+        let is_light = verdict == Verdict::Light;
+        if is_light {
+            self.light += bytes;
+        } else {
+            self.bytes += bytes;
+            self.recent[0] += bytes;
+        }
+        Grant { bytes, is_light, period: self.period }
     }
 
     pub fn give_back(&mut self, grant: Grant) {
+        if grant.is_light {
+            self.light -= grant.bytes;
+            return;
+        }
         self.bytes -= grant.bytes;
         if let Some(recent) = self.recent.get_mut((self.period - grant.period) as usize) {
             *recent -= grant.bytes;
@@ -81,12 +95,12 @@ impl Budget {
     pub fn judge(&self, client: &Client, round: &mut Round) -> Verdict {
         let next = client.next_bytes();
         let fits = |held: usize| held == 0 || held + next <= self.bytes_max;
-        let is_light = next <= LIGHT_BYTES_MAX && !client.awaits_values();
-        if next == 0
-            || (!round.crowded && fits(self.bytes))
-            || (is_light && self.bytes + next <= self.bytes_max / 4 * 5)
-        {
+        if next == 0 || (!round.crowded && fits(self.bytes)) {
             return Verdict::Fits;
+        }
+        let is_light = next <= LIGHT_BYTES_MAX && !client.awaits_values();
+        if is_light && self.light + next <= self.bytes_max / 4 {
+            return Verdict::Light;
         }
         round.crowded = true;
         if client.awaits_values() || round.spent {
@@ -119,9 +133,9 @@ mod tests {
     #[test]
     fn what_is_slow_is_counted_and_not_recent() {
         let mut budget = Budget::new(100);
-        let early = budget.take(60);
+        let early = budget.take(60, Verdict::Fits);
         budget.advance(Time(PERIOD_MICROS));
-        let late = budget.take(30);
+        let late = budget.take(30, Verdict::Spared);
         assert_eq!((budget.bytes, budget.recent), (90, [30, 60]));
         budget.advance(Time(2 * PERIOD_MICROS));
         assert_eq!((budget.bytes, budget.recent), (90, [0, 30]));
@@ -129,12 +143,16 @@ mod tests {
         assert_eq!((budget.bytes, budget.recent), (30, [0, 30]));
         budget.give_back(late);
         assert_eq!((budget.bytes, budget.recent), (0, [0, 0]));
-        let grant = budget.take(10);
+        let grant = budget.take(10, Verdict::Fits);
         budget.advance(Time(9 * PERIOD_MICROS));
         budget.advance(Time(0));
         assert_eq!((budget.bytes, budget.recent), (10, [0, 0]), "time does not go back");
         budget.give_back(grant);
         assert_eq!(budget.bytes, 0);
         assert_eq!(budget.next_period(), Time(10 * PERIOD_MICROS));
+        let light = budget.take(20, Verdict::Light);
+        assert_eq!((budget.bytes, budget.light), (0, 20), "what is light takes nothing from the others");
+        budget.give_back(light);
+        assert_eq!((budget.bytes, budget.light), (0, 0));
     }
 }

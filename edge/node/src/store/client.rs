@@ -27,6 +27,8 @@ pub struct Client {
     /// Of these, those that are answered with values, and what the values are taken for.
     reads: usize,
     read_bytes: usize,
+    /// Values that were answered and stand behind a request that is not.
+    pub unwritten: usize,
     /// Of the values that it read and wrote lately.
     pub value_bytes: usize,
     /// Some of its parts wait for a turn of their own.
@@ -55,6 +57,7 @@ impl Client {
             calls: 0,
             reads: 0,
             read_bytes: 0,
+            unwritten: 0,
             value_bytes: VALUE_BYTES_FIRST,
             stalled: false,
             ending: false,

@@ -17,7 +17,6 @@ use kumo_wire::memcache::{Bad, Command, Decoded, Decoder, Failure, Outcome, Requ
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tracing::warn;
 
 /// All memcached clients of a worker.
@@ -278,13 +277,17 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&id).filter(|client| has_room(id, client, hub)) else {
             return false;
         };
-        if client.uncalled.is_empty() || self.budget.judge(client, round) != wanted {
+        if client.uncalled.is_empty() {
+            return false;
+        }
+        let verdict = self.budget.judge(client, round);
+        if verdict != wanted && (verdict, wanted) != (Verdict::Light, Verdict::Fits) {
             return false;
         }
         let bytes = client.next_bytes();
         let Some((mut ticket, part)) = client.uncalled.pop_front() else { return false };
         client.called(bytes);
-        ticket.grant = self.budget.take(bytes);
+        ticket.grant = self.budget.take(bytes, verdict);
         self.call(ticket, part, inputs);
         true
     }
@@ -447,6 +450,9 @@ impl Clients {
             _no_value => written_bytes,
         };
         client.learn(bytes);
+        if let Ok(Answer::Reply(Reply::Value { data, .. })) = &result {
+            client.unwritten += data.len();
+        }
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         entry.answer(part as usize, result);
@@ -462,6 +468,7 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if client.entries.front().is_some_and(Entry::has_answers) {
             let Some(outbox) = hub.outbox(id) else { return };
+            let before = outbox.len();
             while let Some(entry) = client.entries.front_mut() {
                 entry.write_some(outbox);
                 if !entry.is_ready() {
@@ -471,6 +478,7 @@ impl Clients {
                 client.answered += 1;
                 entry.write(outbox);
             }
+            client.unwritten = client.unwritten.saturating_sub(outbox.len() - before);
         }
         if client.ending && client.entries.is_empty() {
             self.clients.remove(&id);
@@ -493,7 +501,7 @@ impl Clients {
 
 /// A call of the client's may be under way.
 fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
-    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX {
+    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX || client.unwritten > UNWRITTEN_BYTES_MAX {
         return false;
     }
     // Who has not read all may not read what is on its way either.
@@ -518,10 +526,14 @@ const BYTES_PER_TURN: usize = 256 * 1024;
 /// Answers that a client has not read yet beyond which nothing more is fetched for it.
 const BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 
-/// The same over all clients of a gateway. Beyond it those that read have one value at a time under way, those that do not
-/// get nothing, and of these whoever has taken nothing for long is cut off.
+/// The same over all clients of a gateway, divided among its workers. Beyond it those that read have one value at a time
+/// under way, those that do not get nothing, and of these whoever has taken nothing for so many seconds is cut off. A
+/// kernel tells of what was taken in large pieces only: one that reads slowly takes some in that time.
 pub const LEFT_BYTES_MAX: usize = 256 * 1024 * 1024;
-pub const LEFT_PATIENCE: Duration = Duration::from_secs(10);
+pub const LEFT_SECONDS_MAX: u32 = 120;
+
+/// Values that came before those that a client asked for earlier, beyond which nothing more is fetched for it.
+const UNWRITTEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;

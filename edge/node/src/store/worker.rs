@@ -4,7 +4,7 @@
 //! One turn: read every socket that woke → take all whole requests out of what arrived → step the core → write the
 //! answers, in the order of the requests, and the requests, one write call a connection.
 
-use super::clients::{Clients, LEFT_BYTES_MAX, LEFT_PATIENCE};
+use super::clients::{Clients, LEFT_BYTES_MAX, LEFT_SECONDS_MAX};
 use super::failures::FailureWatch;
 use super::gateway::{GatewayConfig, Shared};
 use super::{notes, talk};
@@ -53,7 +53,7 @@ impl Worker {
         let config = &shared.config;
         let noise = entropy::draw()? as u64;
         let mut hub = Hub::new(config.dial_for);
-        hub.bound_left(LEFT_BYTES_MAX / config.workers, LEFT_PATIENCE);
+        hub.bound_left(LEFT_BYTES_MAX / config.workers, LEFT_SECONDS_MAX);
         let link = GatewayLink::new(settings(config)?, &config.managers, hub, noise, clock::now());
         let metrics = shared.metrics.workers()[number].clone();
         Ok(Worker {

@@ -188,7 +188,7 @@ async fn deaf(desk: &mut Desk) -> (ConnectionId, TcpStream) {
 fn where_too_much_is_unread_those_who_read_have_a_value_at_a_time() {
     run(async {
         let mut desk = Desk::new();
-        desk.hub.bound_left(1, Duration::MAX);
+        desk.hub.bound_left(1, u32::MAX);
         let (id, _deaf) = deaf(&mut desk).await;
         assert!(desk.hub.is_crowded() && desk.hub.left(id) > 0);
         let (reader, stream) = desk.client("get large\r\n".repeat(8).as_bytes());
@@ -209,7 +209,7 @@ fn where_too_much_is_unread_those_who_read_have_a_value_at_a_time() {
 fn where_too_much_is_unread_who_has_read_nothing_for_long_is_cut_off() {
     run(async {
         let mut desk = Desk::new();
-        desk.hub.bound_left(1, Duration::ZERO);
+        desk.hub.bound_left(1, 0);
         let (id, mut stream) = deaf(&mut desk).await;
         desk.until(|desk| !desk.clients.clients.contains_key(&id)).await;
         assert!(!desk.hub.is_crowded());
@@ -367,6 +367,29 @@ fn small_values_do_not_stand_in_line_with_large_ones() {
             expect(&mut desk, &light, "VALUE mine 0 1\r\nv\r\nEND\r\n").await;
         }
         assert_eq!(desk.calls_of("large"), 48);
+    });
+}
+
+/// The first of many keys is on a server that does not answer.
+#[test]
+fn values_behind_one_that_is_not_answered_are_bounded() {
+    run(async {
+        let mut desk = Desk::new();
+        let (_, mut stream) = desk.client(format!("get stopped{}\r\n", " large".repeat(100)).as_bytes());
+        desk.until(|desk| desk.calls_of("stopped") == 1 && desk.calls_of("large") > 0).await;
+        let data = Bytes::from(vec![b'v'; 1 << 20]);
+        let mut answered = 0;
+        while desk.calls_of("large") > 0 {
+            let value = Reply::Value { clock: 1, flags: 0, ttl: None, data: data.clone() };
+            desk.answer_to("large", value).await;
+            answered += 1;
+        }
+        assert!(answered <= 10, "more than it is worth to hold: {answered}");
+        let reading = std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        desk.answer_to("stopped", one_byte()).await;
+        desk.until(|desk| desk.calls_of("large") > 0).await;
+        drop(desk);
+        let _ = reading.join().unwrap();
     });
 }
 
