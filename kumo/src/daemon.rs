@@ -38,6 +38,9 @@ pub struct Daemon {
     /// How long a session lives without renewal
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
     pub session_timeout: Duration,
+    /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time
+    #[arg(long, value_name = "MICROSECONDS", default_value = "150", value_parser = crate::target::linger)]
+    pub linger: Duration,
     #[command(flatten)]
     http: Http,
     #[command(flatten)]
@@ -109,6 +112,7 @@ fn configuration(daemon: &Daemon) -> Result<NodeConfig, Failure> {
         data: daemon.data.clone(),
         extension: daemon.extension,
         session_timeout: daemon.session_timeout,
+        linger: daemon.linger,
         http: daemon.http.config_with(http::BOARD_PORT, &daemon.http_token)?,
     };
     if !config.may_remember() {

@@ -85,6 +85,14 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|_| format!("not a time to wait: {text}"))
 }
 
+/// How long a process looks for more before it sleeps: microseconds, and not so many that it never would.
+pub fn linger(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(micros @ 0..=LINGER_MICROS_MAX) => Ok(Duration::from_micros(micros)),
+        Ok(_) | Err(_) => Err(format!("{text} is not a number of microseconds up to {LINGER_MICROS_MAX}")),
+    }
+}
+
 /// As [`seconds`], of a session: below a second one would be lost by every pause of a busy machine.
 pub fn session_timeout(text: &str) -> Result<Duration, String> {
     let timeout = seconds(text)?;
@@ -101,6 +109,9 @@ const CELL_VARIABLE: &str = "KUMO_CELL";
 const CELL: &str = "127.0.0.1:19700";
 
 const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// A hundredth of a second.
+const LINGER_MICROS_MAX: u64 = 10_000;
 
 /// A command's status is due: do not wait longer than this for a cell without a majority.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);

@@ -7,12 +7,14 @@
 pub mod clock;
 mod gateway;
 pub mod hub;
+mod linger;
 pub mod post;
 mod ready;
 mod socket;
 mod strangers;
 
 pub use gateway::{GatewayLink, Told};
+pub use linger::{LINGER, Linger};
 pub use ready::{ReadyList, Signal, Token};
 pub use socket::prepare;
 pub use strangers::Strangers;

@@ -43,6 +43,11 @@ impl ReadyList {
         std::mem::swap(&mut state.tokens, tokens);
     }
 
+    /// Nothing woke since the last `take`.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).tokens.is_empty()
+    }
+
     fn push(&self, token: Token) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.tokens.push(token);

@@ -23,6 +23,8 @@ pub struct NodeConfig {
     pub extension: bool,
     /// How long a session lives without renewal.
     pub session_timeout: Duration,
+    /// How long it looks for more before it sleeps, when it has much to do. ([`LINGER`](crate::LINGER))
+    pub linger: Duration,
     /// The dashboard and what can be scraped; `None`: nothing.
     pub http: Option<HttpConfig>,
 }

@@ -8,7 +8,7 @@ use crate::house::{House, HouseEffect};
 use crate::metrics::{NodeMetrics, PUBLISH_MICROS, Stopwatch, cell_answer, cell_request};
 use crate::transport::{Arrivals, Links};
 use crate::{NodeError, clock, notes};
-use kumo_link::{ReadyList, Token};
+use kumo_link::{Linger, ReadyList, Token};
 use kumo_paxos::{ExitReason, Time};
 use kumo_session::{Application, Cell, Effect, Input, NodeNote, Parts};
 use std::collections::VecDeque;
@@ -38,6 +38,7 @@ pub struct Node<A: Application, H: House<A>> {
     inputs: Vec<Input>,
     effects: Vec<Effect>,
     durable: Option<Durable<A>>,
+    linger: Linger,
     timer: Pin<Box<Sleep>>,
     /// When the timer fires; it may be earlier than needed, never later.
     timer_at: Option<Time>,
@@ -72,6 +73,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
         unit_micros: u64,
         own: std::net::SocketAddr,
         noise: u64,
+        linger: Duration,
         metrics: Arc<NodeMetrics>,
     ) -> Node<A, H> {
         let ready = Arc::new(ReadyList::default());
@@ -95,6 +97,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
                 held_effects: 0,
                 parts: None,
             }),
+            linger: Linger::new(linger),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             stopping_until: None,
@@ -118,6 +121,9 @@ impl<A: Application, H: House<A>> Node<A, H> {
         context: &mut Context,
         stop: Pin<&mut S>,
     ) -> Poll<Result<(), NodeError>> {
+        if self.linger.looks_on(!self.ready.is_empty(), context) {
+            return Poll::Pending;
+        }
         self.ready.watch(context.waker());
         if self.stopping_until.is_none() && stop.poll(context).is_ready() {
             self.begin_stop();
@@ -125,6 +131,9 @@ impl<A: Application, H: House<A>> Node<A, H> {
         self.accept(context);
         self.read();
         let now = clock::now();
+        if !self.inputs.is_empty() {
+            self.linger.heard(now);
+        }
         self.expire(now);
         self.step(now);
         self.house_turn(now);
@@ -138,7 +147,8 @@ impl<A: Application, H: House<A>> Node<A, H> {
         }
         if !self.inputs.is_empty() || !self.tokens.is_empty() {
             context.waker().wake_by_ref();
-        } else {
+        } else if self.durable.is_some() || !self.linger.stays(now, self.stopwatch.has_open(), context) {
+            // Where answers wait for a disk, what comes next does not come from a socket.
             self.wait(now, context);
         }
         Poll::Pending

@@ -37,4 +37,5 @@ use kumo_link::{clock, hub, post};
 
 pub use config::{NodeConfig, NodeError};
 pub use entropy::draw as random;
+pub use kumo_link::LINGER;
 pub use start::{run, run_application, run_manager, run_on};

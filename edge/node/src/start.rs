@@ -91,7 +91,9 @@ async fn run_with<A: Application + Default, H: House<A>>(
     let _http = http.map(|http| http.serve_board(address, H::OPEN, metrics.clone())).transpose()?;
     let unit_micros = unit_micros(&config);
     let noise = entropy::draw()? as u64;
-    Node::new(cell, house, sockets, storage, unit_micros, address, noise, metrics).run(stop).await
+    Node::new(cell, house, sockets, storage, unit_micros, address, noise, config.linger, metrics)
+        .run(stop)
+        .await
 }
 
 /// Binds the address in a way that a restart need not wait for old connections to fade.

@@ -38,6 +38,7 @@ async fn replica(listen: &str, peers: &[&str]) -> Result<(), String> {
         data: None,
         extension: false,
         session_timeout: Duration::from_secs(10),
+        linger: kumo_node::LINGER,
         http: None,
     };
     let stop = async {

@@ -91,6 +91,7 @@ mod tests {
         ("", "connect-timeout-steps", "2"),
         ("-TR", "read-threads", "2"),
         ("-TW", "write-threads", "2"),
+        ("", "linger", "0"),
         ("", "http", "off"),
         ("", "config", "kumo.toml"),
     ];

@@ -119,6 +119,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
         allow_flush: gateway.allow_flush,
         credentials: gateway.auth.as_deref().map(credentials).transpose()?,
         workers: gateway.common.workers(),
+        linger: gateway.common.linger,
         http: gateway.http.config(http::GATEWAY_PORT)?,
     };
     let listen: Vec<String> = ports.iter().map(SocketAddr::to_string).collect();

@@ -82,6 +82,7 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
         data,
         extension: false,
         session_timeout: manager.session_timeout,
+        linger: manager.common.linger,
         http: manager.http.config_with(http::BOARD_PORT, &manager.http_token)?,
     };
     if !config.may_remember() {

@@ -107,6 +107,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
         dial_for: server.common.dial_for(),
         value_bytes_max: server.max_value as usize,
         connections_max: CONNECTIONS_MAX,
+        linger: server.common.linger,
         http: server.http.config(http::SERVER_PORT)?,
     };
     process.serve(&listen.to_string(), async move |stop| {

@@ -162,6 +162,11 @@ impl Hub {
         self.woken = woken;
     }
 
+    /// A socket woke since the last poll.
+    pub fn has_woken(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     fn accept(&mut self, context: &mut Context, happened: &mut Vec<Happening>) {
         let now = clock::now();
         if now < self.accept_after {

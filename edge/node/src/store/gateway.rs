@@ -47,6 +47,8 @@ pub struct GatewayConfig {
     pub credentials: Option<Arc<Credentials>>,
     /// Threads that serve clients, at least one.
     pub workers: usize,
+    /// How long a worker looks for more before it sleeps, when it has much to do.
+    pub linger: Duration,
     /// What can be scraped; none: nothing.
     pub http: Option<HttpConfig>,
 }

@@ -21,6 +21,7 @@ use kumo_cluster::{
     Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
     ServerSettings, Space,
 };
+use kumo_link::Linger;
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Cut, Engine, Opened, Options, Sync};
 use std::future::{Future, poll_fn};
@@ -51,6 +52,8 @@ pub struct ServerConfig {
     pub dial_for: Duration,
     pub value_bytes_max: usize,
     pub connections_max: usize,
+    /// How long it looks for more before it sleeps, when it has much to do.
+    pub linger: Duration,
     /// What can be scraped; none: nothing.
     pub http: Option<HttpConfig>,
 }
@@ -69,6 +72,7 @@ struct ServerNode {
     /// The cell may want a replica in this process.
     voter: Voter,
     alarm: Alarm,
+    linger: Linger,
     uptime: Uptime,
     backups: mpsc::UnboundedReceiver<(String, Result<String, String>)>,
     backup_done: mpsc::UnboundedSender<(String, Result<String, String>)>,
@@ -133,6 +137,7 @@ impl ServerNode {
             garbage: GarbageWatch::new(config.garbage),
             trouble: TroubleWatch::default(),
             faults: FaultWatch::default(),
+            linger: Linger::new(config.linger),
             config,
             engine,
             server,
@@ -170,6 +175,9 @@ impl ServerNode {
         context: &mut Context,
         stop: Pin<&mut F>,
     ) -> Poll<Result<(), NodeError>> {
+        if self.linger.looks_on(self.post.hub().has_woken(), context) {
+            return Poll::Pending;
+        }
         if self.stopping_until.is_none() && stop.poll(context).is_ready() {
             info!("stopping");
             self.post.hub().close_listeners();
@@ -178,6 +186,9 @@ impl ServerNode {
         self.post.poll(clock::now(), context, &mut self.arrived);
         // Read after the last byte of what arrived: the lease is counted from it.
         let now = clock::now();
+        if !self.arrived.is_empty() {
+            self.linger.heard(now);
+        }
         self.poll_backups(now, context);
         self.voter.poll(context);
         self.step(now);
@@ -189,6 +200,9 @@ impl ServerNode {
         }
         if !self.arrived.is_empty() || self.has_more() {
             context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.linger.stays(now, self.server.under_way().0 > 0, context) {
             return Poll::Pending;
         }
         let deadlines = [self.server.deadline(), self.post.deadline(), self.stopping_until];

@@ -2,7 +2,7 @@
 //! thread of its own, so that it does not disturb the records. (CELL.md, 3.8)
 
 use crate::store::kept;
-use crate::{NodeConfig, NodeError, entropy, run_manager};
+use crate::{LINGER, NodeConfig, NodeError, entropy, run_manager};
 use kumo_cluster::{ManagerSettings, Recruit, Seat};
 use kumo_paxos::ExitReason;
 use kumo_store::Engine;
@@ -157,6 +157,7 @@ impl Voter {
             data: self.folder.clone(),
             extension: true,
             session_timeout: Duration::from_micros(recruit.session_timeout_micros),
+            linger: LINGER,
             // The server's own is enough for the process.
             http: None,
         };

@@ -12,7 +12,7 @@ use crate::hub::{Alarm, Happening, Hub};
 use crate::metrics::{PUBLISH_MICROS, WorkerMetrics};
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{GatewayNote, GatewaySettings};
-use kumo_link::{GatewayLink, Told};
+use kumo_link::{GatewayLink, Linger, Told};
 use kumo_paxos::Time;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub struct Worker {
     happened: Vec<Happening>,
     told: Vec<Told>,
     alarm: Alarm,
+    linger: Linger,
     end: Option<Result<(), NodeError>>,
     stopping_until: Option<Time>,
     metrics: Arc<WorkerMetrics>,
@@ -65,6 +66,7 @@ impl Worker {
             happened: Vec::new(),
             told: Vec::new(),
             alarm: Alarm::default(),
+            linger: Linger::new(shared.config.linger),
             end: None,
             stopping_until: None,
             metrics,
@@ -80,9 +82,15 @@ impl Worker {
     }
 
     fn turn(&mut self, context: &mut Context) -> Poll<Result<(), NodeError>> {
+        if self.linger.looks_on(self.link.hub().has_woken(), context) {
+            return Poll::Pending;
+        }
         let open = self.take_in(context);
         self.link.poll(clock::now(), context, &mut self.happened);
         let now = clock::now();
+        if !self.happened.is_empty() || !self.link.parts().1.is_empty() {
+            self.linger.heard(now);
+        }
         self.take_requests(now);
         if !open && self.stopping_until.is_none() {
             // What arrived until now is answered; nothing more is read.
@@ -99,6 +107,9 @@ impl Worker {
         }
         if more {
             context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.linger.stays(now, self.link.gateway().in_flight() > 0, context) {
             return Poll::Pending;
         }
         let deadlines = [self.link.deadline(), self.clients.deadline(), self.stopping_until];

@@ -67,6 +67,7 @@ pub fn members(count: usize, data: Option<&Path>) -> Vec<(NodeConfig, TcpListene
                 data: data.map(|data| data.join(format!("node-{index}"))),
                 extension: false,
                 session_timeout: Duration::from_secs(10),
+                linger: kumo_node::LINGER,
                 http: None,
             };
             (config, listener)

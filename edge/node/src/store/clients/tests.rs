@@ -450,6 +450,7 @@ fn config() -> GatewayConfig {
         allow_flush: true,
         credentials: None,
         workers: 1,
+        linger: kumo_link::LINGER,
         http: None,
     }
 }

@@ -1,0 +1,148 @@
+//! [`Linger`]: a loop that has just had something to do looks again, a few times, before it sleeps.
+//!
+//! To put a processor to sleep and to wake it costs more than a small turn, of whoever wakes and of who is woken. So where
+//! the next thing is likely to come within that time the loop stays awake for it; whoever else wants the processor
+//! has it meanwhile.
+
+use crate::clock;
+use kumo_paxos::Time;
+use std::task::Context;
+use std::time::Duration;
+
+/// How a loop waits. It lingers only if its last wait of the same kind was a short one: a process that has little to do
+/// sleeps.
+#[derive(Debug)]
+pub struct Linger {
+    /// So long it looks on.
+    micros: u64,
+    kind: Kind,
+    /// It has waited since then, by the beginning of the turn before.
+    since: Time,
+    /// It looks again until then; none: it may sleep.
+    until: Option<Time>,
+    /// Something came in this turn: another wait begins.
+    heard: bool,
+    /// The last wait was short.
+    soon_expected: bool,
+    soon_idle: bool,
+}
+
+/// What a loop waits for.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// For somebody who was asked.
+    Expecting,
+    /// For whatever may come.
+    Idle,
+}
+
+impl Linger {
+    pub fn new(linger: Duration) -> Linger {
+        Linger {
+            micros: linger.as_micros() as u64,
+            kind: Kind::Idle,
+            since: Time(0),
+            until: None,
+            heard: false,
+            soon_expected: true,
+            soon_idle: false,
+        }
+    }
+
+    /// At the beginning of a turn; `woken`: a socket has something. True: it was one more look, and there is nothing yet.
+    pub fn looks_on(&mut self, woken: bool, context: &mut Context) -> bool {
+        let Some(until) = self.until else { return false };
+        if woken || clock::now() >= until {
+            // A whole turn follows: it also sees what does not come from a socket.
+            self.until = None;
+            return false;
+        }
+        look_again(context);
+        true
+    }
+
+    /// Something came in the turn that began at `now`.
+    pub fn heard(&mut self, now: Time) {
+        let soon = now.since(self.since) <= SOON * self.micros;
+        match self.kind {
+            Kind::Expecting => self.soon_expected = soon,
+            Kind::Idle => self.soon_idle = soon,
+        }
+        self.heard = true;
+    }
+
+    /// At the end of a turn that leaves nothing to do; `expects`: somebody was asked and has not answered. True: the loop
+    /// is to be turned again at once.
+    pub fn stays(&mut self, now: Time, expects: bool, context: &mut Context) -> bool {
+        if std::mem::take(&mut self.heard) {
+            self.kind = if expects { Kind::Expecting } else { Kind::Idle };
+            let soon = if expects { self.soon_expected } else { self.soon_idle };
+            self.since = now;
+            self.until = (soon && self.micros > 0).then(|| now.plus_micros(self.micros));
+        }
+        if self.until.is_some() {
+            look_again(context);
+        }
+        self.until.is_some()
+    }
+}
+
+/// Lets others run, then has the runtime ask the kernel what came, without waiting for it.
+fn look_again(context: &mut Context) {
+    std::thread::yield_now();
+    context.waker().wake_by_ref();
+}
+
+/// What a process is told unless it is told otherwise: about what it takes to ask another one and to hear its answer.
+pub const LINGER: Duration = Duration::from_micros(150);
+
+/// What comes within so many times that comes soon: where nobody sleeps, all comes sooner.
+const SOON: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn waits(linger: &mut Linger, at: u64, expects: bool) -> bool {
+        linger.heard(Time(at));
+        linger.stays(Time(at), expects, &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn it_lingers_where_the_last_wait_of_the_kind_was_short() {
+        let mut linger = Linger::new(LINGER);
+        assert!(!waits(&mut linger, 1_000_000, false), "the first comes after a long silence");
+        assert!(!waits(&mut linger, 2_000_000, false));
+        assert!(waits(&mut linger, 2_000_100, false));
+        assert!(waits(&mut linger, 2_000_200, true), "an answer");
+        assert!(waits(&mut linger, 2_000_300, false));
+        assert!(waits(&mut linger, 2_000_400, true));
+        assert!(waits(&mut linger, 2_009_000, false), "the answer came late, but the last silence was short");
+        assert!(!waits(&mut linger, 2_009_100, true), "the last answer came late");
+        assert!(waits(&mut linger, 2_009_200, true), "this one did not");
+    }
+
+    #[test]
+    fn who_is_told_so_sleeps_at_once() {
+        let mut linger = Linger::new(Duration::ZERO);
+        assert!(!waits(&mut linger, 100, true));
+        assert!(!waits(&mut linger, 100, true));
+    }
+
+    #[test]
+    fn it_looks_on_until_something_woke_or_the_time_is_over() {
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut linger = Linger::new(LINGER);
+        assert!(!linger.looks_on(false, context), "it has heard nothing");
+        linger.heard(Time(100));
+        assert!(linger.stays(clock::now().plus_micros(60_000_000), true, context));
+        assert!(linger.looks_on(false, context));
+        linger.until = Some(clock::now());
+        assert!(!linger.looks_on(false, context), "a whole turn is due");
+        assert!(!linger.stays(clock::now(), true, context), "nothing came in it");
+        linger.heard(Time(200));
+        assert!(linger.stays(clock::now().plus_micros(60_000_000), true, context));
+        assert!(!linger.looks_on(true, context), "something woke");
+    }
+}
