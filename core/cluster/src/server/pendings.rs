@@ -19,8 +19,9 @@ pub(crate) struct Pendings {
 pub(crate) struct Pending {
     pub record: Record,
     pub origin: Option<Origin>,
-    /// Who wants its answer.
-    pub waiters: Vec<(ConnectionId, u64)>,
+    /// Who wants its answer, and the number of the request there. One at most: it is of one request, and a retry comes from
+    /// where its answer is wanted now.
+    pub waiter: Option<(ConnectionId, u64)>,
     /// Who has not acknowledged.
     pub waiting: Few,
     pub frames: Frames,
@@ -109,7 +110,7 @@ impl Pending {
         Pending {
             record,
             origin,
-            waiters: Vec::new(),
+            waiter: None,
             waiting: Few::default(),
             frames: Frames::default(),
             shows_old: true,
@@ -124,7 +125,7 @@ impl Pending {
     /// Everybody who waits for this write or behind it.
     pub fn everyone(&self) -> impl Iterator<Item = (ConnectionId, u64)> + '_ {
         let queued = self.queue.iter().map(|(connection, request)| (*connection, request.id.seq));
-        self.waiters.iter().copied().chain(queued)
+        self.waiter.into_iter().chain(queued)
     }
 
     fn bytes(&self, key: &StoreKey) -> usize {

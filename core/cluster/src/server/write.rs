@@ -107,8 +107,7 @@ impl<S: Store> Server<S> {
     fn join(&mut self, key: &StoreKey, from: ConnectionId, seq: u64) {
         let Some(pending) = self.pending.get_mut(key) else { return };
         // A retry: its sender takes the place of the earlier one.
-        pending.waiters.retain(|&(_, waiting)| waiting != seq);
-        pending.waiters.push((from, seq));
+        pending.waiter = Some((from, seq));
     }
 
     /// Rules 4 and 5.
@@ -163,7 +162,7 @@ impl<S: Store> Server<S> {
         if request.early || self.settings.early.includes(&request.operation) {
             self.answer(from, seq, Answer::Reply(reply), effects);
         } else {
-            pending.waiters.push((from, seq));
+            pending.waiter = Some((from, seq));
         }
         self.begin(now, key, pending, effects);
     }
@@ -422,7 +421,7 @@ impl<S: Store> Server<S> {
         self.copies.committed(key, pending.record.stamp);
         self.flushes.committed(key);
         if let Some(origin) = pending.origin {
-            for &(connection, seq) in &pending.waiters {
+            if let Some((connection, seq)) = pending.waiter {
                 self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);
             }
             self.ids.remember(origin.id, key.hash, origin.reply);
