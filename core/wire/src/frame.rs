@@ -13,6 +13,13 @@ pub const HEADER_BYTES: usize = 4;
 /// Takes the next whole frame off the front of what a socket delivered, sharing its memory.
 /// `None`: not all of it is here yet. A length above `limit` is an error before a byte of it is stored.
 pub fn take(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Malformed> {
+    let Some(length) = next(buffer, limit)? else { return Ok(None) };
+    buffer.advance(HEADER_BYTES);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+/// How long the body of the next frame is, if all of it is here; see [`take`].
+pub fn next(buffer: &mut BytesMut, limit: usize) -> Result<Option<usize>, Malformed> {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(*header) as usize;
     if length > limit {
@@ -23,8 +30,7 @@ pub fn take(buffer: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Malfor
         buffer.reserve(HEADER_BYTES + length - buffer.len());
         return Ok(None);
     }
-    buffer.advance(HEADER_BYTES);
-    Ok(Some(buffer.split_to(length).freeze()))
+    Ok(Some(length))
 }
 
 /// Bytes that are still to come of a frame whose first are here.

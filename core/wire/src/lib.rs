@@ -14,7 +14,9 @@
 mod codec;
 pub mod frame;
 pub mod memcache;
+mod pieces;
 mod writer;
 
 pub use codec::{Malformed, Reader, Wire, read_list, write_list};
+pub use pieces::Pieces;
 pub use writer::{SHARE_BYTES_MIN, Writer};

@@ -6,13 +6,14 @@ use crate::error::OpenError;
 use crate::folder::Folder;
 use crate::index::{Displaced, From};
 use crate::layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, LogRecord, RECORD_BYTES};
-use crate::log::{Log, Read};
+use crate::log::Log;
 use crate::notes::note_file;
 use crate::options::{Options, Sync};
 use crate::recovery::{Opened, Recovery};
 use crate::shard::{Found, Shards};
 use bytes::Bytes;
 use kumo_cluster::{Fault, Head, KeyHash, Record, Store, StoreKey, Usage};
+use kumo_wire::Pieces;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -35,6 +36,8 @@ pub struct Core {
     pub shards: Shards,
     /// None: everything is in memory.
     pub files: Option<Files>,
+    /// Where small records are read to.
+    pieces: Mutex<Pieces>,
     /// Notes of memory mode.
     notes: Mutex<BTreeMap<String, Vec<u8>>>,
 }
@@ -60,7 +63,7 @@ impl Engine {
 
     /// A store without files: it is gone with the last handle.
     pub fn memory() -> Engine {
-        let core = Core { shards: Shards::new(), files: None, notes: Mutex::default() };
+        let core = Core::new(Shards::new(), None);
         Engine { shared: Arc::new(Shared { core: Arc::new(core), attendants: Attendants::default() }) }
     }
 
@@ -161,6 +164,10 @@ impl Store for Engine {
 }
 
 impl Core {
+    fn new(shards: Shards, files: Option<Files>) -> Core {
+        Core { shards, files, pieces: Mutex::default(), notes: Mutex::default() }
+    }
+
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -181,7 +188,7 @@ impl Core {
             let log = Log::new(disk, folder.path.clone(), options, segments);
             Files { folder, log, removing: Mutex::default(), trouble: Mutex::default() }
         });
-        Ok((Core { shards, files, notes: Mutex::default() }, opened))
+        Ok((Core::new(shards, files), opened))
     }
 
     pub fn files(&self) -> Option<&Files> {
@@ -247,8 +254,9 @@ impl Core {
             };
             let files = self.files().expect("only an engine with files has records in files");
             let length = RECORD_BYTES + key.len() + data_bytes;
+            let (bytes, segment) = self.bytes_of(length, |into| files.log.read(place, into))?;
             // Compacted since the index was asked: it has been told the new place before.
-            let Some(Read { segment, bytes }) = files.log.read(place, length)? else { continue };
+            let Some(segment) = segment else { continue };
             let offset = u64::from(place.offset);
             let read = segment.decode(offset, &bytes)?;
             let head = read.head().filter(|_| read.key == key && read.hash == hash);
@@ -256,13 +264,27 @@ impl Core {
                 return Err(segment.damage(offset, "another key's record"));
             };
             let flags = read.flags;
-            let data = if data_bytes <= COPY_BYTES_MAX {
-                Bytes::copy_from_slice(read.data)
-            } else {
-                Bytes::from(bytes).slice(length - data_bytes..)
-            };
+            let data = bytes.slice(length - data_bytes..);
             return Ok(Some(Record { stamp, kind, flags, expiry, data }));
         }
+    }
+
+    /// So many bytes as `read` makes them. Nobody waits for another's disk.
+    fn bytes_of<T>(
+        &self,
+        length: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<T, Fault>,
+    ) -> Result<(Bytes, T), Fault> {
+        if length > SMALL_BYTES_MAX {
+            let mut bytes = vec![0; length];
+            let said = read(&mut bytes)?;
+            return Ok((bytes.into(), said));
+        }
+        let pieces = || self.pieces.lock().expect("no panic under this lock");
+        let mut taken = std::mem::take(&mut *pieces());
+        let filled = taken.fill(length, read);
+        *pieces() = taken;
+        filled
     }
 
     pub fn put(&self, hash: KeyHash, key: &[u8], record: &Record) -> Result<(), Fault> {
@@ -344,5 +366,5 @@ impl Files {
     }
 }
 
-/// Data up to this size is copied out of what was read; above, it is shared.
-const COPY_BYTES_MAX: usize = 4096;
+/// Records up to this size share memory with others that were read; larger ones have their own.
+const SMALL_BYTES_MAX: usize = 4096;

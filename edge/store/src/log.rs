@@ -50,12 +50,6 @@ struct Tail {
     stuck: bool,
 }
 
-/// The bytes of a record, and the segment they are of.
-pub struct Read {
-    pub segment: Arc<Segment>,
-    pub bytes: Vec<u8>,
-}
-
 /// The next segment, made ahead so that closing one costs nothing.
 struct Spare {
     segment: Option<Arc<Segment>>,
@@ -118,21 +112,22 @@ impl Log {
         }
     }
 
-    /// The bytes at a place. None: the segment was compacted, the index knows a newer place.
-    pub fn read(&self, place: Place, length: usize) -> Result<Option<Read>, Fault> {
+    /// Reads as many bytes as `into` has at a place, and tells of which segment they are. None: it was compacted, the index
+    /// knows a newer place.
+    pub fn read(&self, place: Place, into: &mut [u8]) -> Result<Option<Arc<Segment>>, Fault> {
         let Some(segment) = self.segments().get(&place.segment).cloned() else { return Ok(None) };
         let offset = u64::from(place.offset);
-        if offset + length as u64 > segment.written() {
+        if offset + into.len() as u64 > segment.written() {
             let tail = self.tail();
             if tail.active.number == place.segment && offset >= tail.start {
                 let from = (offset - tail.start) as usize;
-                let bytes = tail.buffer[from..from + length].to_vec();
+                into.copy_from_slice(&tail.buffer[from..from + into.len()]);
                 drop(tail);
-                return Ok(Some(Read { segment, bytes }));
+                return Ok(Some(segment));
             }
         }
-        let bytes = segment.read(offset, length)?;
-        Ok(Some(Read { segment, bytes }))
+        segment.read_into(offset, into)?;
+        Ok(Some(segment))
     }
 
     /// Hands everything appended to the system: from here on it survives the process.

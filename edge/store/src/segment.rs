@@ -143,8 +143,12 @@ impl Segment {
     /// The record of this length at this offset, from what was handed to the system.
     pub fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; length];
-        self.file.read_at(offset, &mut bytes).map_err(|error| self.damage(offset, &error.to_string()))?;
+        self.read_into(offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    pub fn read_into(&self, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.file.read_at(offset, into).map_err(|error| self.damage(offset, &error.to_string()))
     }
 
     /// The record in these bytes, which were read at this offset.

@@ -4,6 +4,7 @@ use crate::entry::{Body, Entry, Place};
 use crate::index::{Displaced, From, Index};
 use bytes::Bytes;
 use kumo_cluster::{KeyHash, Record};
+use kumo_wire::Pieces;
 use std::sync::{Mutex, MutexGuard};
 
 /// The part of an engine that one lock guards: keys whose hashes begin alike.
@@ -11,6 +12,8 @@ use std::sync::{Mutex, MutexGuard};
 pub struct Shard {
     pub index: Index,
     heap: Heap,
+    /// Small data that was found.
+    pieces: Pieces,
 }
 
 impl Shard {
@@ -39,13 +42,13 @@ impl Shard {
     }
 
     /// The record, or the place of it.
-    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found> {
+    pub fn find(&mut self, hash: KeyHash, key: &[u8]) -> Option<Found> {
         let entry = self.index.find(hash, key)?;
         let (flags, data) = match entry.body {
             Body::At(place) => {
                 return Some(Found::At { place, data_bytes: entry.head.data_bytes as usize });
             }
-            Body::Inline { flags, data } => (flags, Bytes::copy_from_slice(data)),
+            Body::Inline { flags, data } => (flags, self.pieces.copy(data)),
             Body::Held { flags, slot } => (flags, self.heap.slots[slot as usize].clone()),
         };
         let head = entry.head;

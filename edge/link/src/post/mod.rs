@@ -9,12 +9,12 @@ pub use refusals::Refusals;
 
 use crate::Strangers;
 use crate::hub::{Happening, Hub};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use dial::Dials;
 use kumo_cluster::{Incarnation, Message, ServerId};
 use kumo_paxos::{CellId, Hello, MAGIC, Side, Time, VERSION};
 use kumo_session::{ConnectionId, GREETING_BYTES_MAX, Greeting};
-use kumo_wire::{Wire, frame};
+use kumo_wire::{Pieces, Wire, frame};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Context;
@@ -30,6 +30,8 @@ pub struct Post {
     /// When those that have not greeted are given up, in order.
     greeting_until: VecDeque<(Time, ConnectionId)>,
     happened: Vec<Happening>,
+    /// Where small frames are: one that waits somewhere does not hold on to a whole receive buffer.
+    pieces: Pieces,
     /// Connections that had their share of a turn and have more.
     unfinished: Vec<ConnectionId>,
     strangers: Strangers,
@@ -96,6 +98,7 @@ impl Post {
             dials: Dials::new(noise),
             greeting_until: VecDeque::new(),
             happened: Vec::new(),
+            pieces: Pieces::default(),
             unfinished: Vec::new(),
             strangers: Strangers::default(),
         }
@@ -279,7 +282,7 @@ impl Post {
             let greets = matches!(line, Line::Greeting { .. });
             let limit = if greets { GREETING_BYTES_MAX } else { FRAME_BYTES_MAX };
             let Some(inbox) = self.hub.inbox(id) else { return };
-            let outcome = match take(inbox, limit) {
+            let outcome = match take(inbox, &mut self.pieces, limit) {
                 Ok(None) => return,
                 Ok(Some(body)) => {
                     unpacked_bytes += packed::unpacked_bytes(&body);
@@ -437,11 +440,21 @@ impl Post {
     }
 }
 
-/// The next whole frame. A small one gets memory of its own, so that a record which waits somewhere does not
-/// hold on to a whole receive buffer.
-fn take(inbox: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, kumo_wire::Malformed> {
-    let Some(body) = frame::take(inbox, limit)? else { return Ok(None) };
-    Ok(Some(if body.len() <= COPY_BYTES_MAX { Bytes::copy_from_slice(&body) } else { body }))
+/// The next whole frame.
+fn take(
+    inbox: &mut BytesMut,
+    pieces: &mut Pieces,
+    limit: usize,
+) -> Result<Option<Bytes>, kumo_wire::Malformed> {
+    match frame::next(inbox, limit)? {
+        Some(length) if length <= COPY_BYTES_MAX => {
+            inbox.advance(frame::HEADER_BYTES);
+            let body = pieces.copy(&inbox[..length]);
+            inbox.advance(length);
+            Ok(Some(body))
+        }
+        Some(_) | None => frame::take(inbox, limit),
+    }
 }
 
 /// How long a connection may take to say who it is.

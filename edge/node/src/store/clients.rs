@@ -455,7 +455,7 @@ impl Clients {
         }
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
-        entry.answer(part as usize, result);
+        entry.answer(part as usize, result, at == 0);
         if at == 0 {
             self.write(id, hub);
         }

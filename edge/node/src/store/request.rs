@@ -181,15 +181,17 @@ impl Entry {
         self.open == 0
     }
 
-    pub fn answer(&mut self, part: usize, result: Found) {
-        let place = match &mut self.how {
+    /// `first`: the client was told all that it asked before this request.
+    pub fn answer(&mut self, part: usize, result: Found, first: bool) {
+        let (place, next) = match &mut self.how {
             How::Said(_) => return,
-            How::Get { keys, .. } => match keys.as_mut_slice().get_mut(part) {
-                Some((_, place)) => place,
+            How::Get { keys, written, .. } => match keys.as_mut_slice().get_mut(part) {
+                Some((_, place)) => (place, part == *written),
                 None => return,
             },
-            How::Describe { found, .. } | How::Write { found, .. } => found,
+            How::Describe { found, .. } | How::Write { found, .. } => (found, true),
         };
+        let result = if first && next { result } else { with_own_memory(result) };
         if place.replace(result).is_none() {
             self.open -= 1;
         }
@@ -208,6 +210,16 @@ impl Entry {
             }
         }
     }
+}
+
+/// What waits behind something else does not hold on to the memory of what arrived with it.
+fn with_own_memory(mut found: Found) -> Found {
+    if let Ok(Answer::Reply(Reply::Value { data, .. })) = &mut found
+        && data.len() <= COPY_BYTES_MAX
+    {
+        *data = Bytes::copy_from_slice(data);
+    }
+    found
 }
 
 fn store(mode: Mode, flags: u32, expiry: i64, cas: Option<u64>, data: Bytes) -> Operation {
@@ -319,3 +331,6 @@ fn error_text(found: &Option<Found>) -> Cow<'static, str> {
         _none => "internal error".into(),
     }
 }
+
+/// Larger values share the memory they arrived in.
+const COPY_BYTES_MAX: usize = 4 * 1024;
