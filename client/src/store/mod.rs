@@ -8,6 +8,7 @@ pub use result::{CasResult, Item, StoreError};
 use bytes::Bytes;
 use carrier::{Carrier, Order};
 use kumo_cluster::{Answer, Early, GatewaySettings, Initial, Operation, Reply};
+use kumo_wire::SHARED_BYTES_MAX;
 use kumo_wire::memcache::{KEY_BYTES_MAX, VALUE_BYTES_MAX_DEFAULT};
 use result::unexpected;
 use std::net::SocketAddr;
@@ -281,6 +282,9 @@ type Waiting = oneshot::Receiver<carrier::Outcome>;
 fn item(answer: Answer) -> Result<Option<Item>, StoreError> {
     match answer {
         Answer::Reply(Reply::Value { clock, flags, ttl, data }) => {
+            // A small one that is kept does not hold on to what arrived with it.
+            let small = data.len() <= SHARED_BYTES_MAX;
+            let data = if small { Bytes::copy_from_slice(&data) } else { data };
             Ok(Some(Item { data, flags, unique: clock, ttl }))
         }
         Answer::Missing => Ok(None),

@@ -208,6 +208,11 @@ impl<A: Application> Cell<A> {
         self.replica.executed_upto()
     }
 
+    /// Requests that were put up for agreement here and are not executed.
+    pub fn in_flight(&self) -> usize {
+        self.front.in_flight
+    }
+
     pub fn is_master(&self) -> bool {
         self.reign.is_some()
     }

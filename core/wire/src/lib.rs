@@ -18,5 +18,5 @@ mod pieces;
 mod writer;
 
 pub use codec::{Malformed, Reader, Wire, read_list, write_list};
-pub use pieces::Pieces;
+pub use pieces::{Pieces, SHARED_BYTES_MAX};
 pub use writer::{SHARE_BYTES_MIN, Writer};

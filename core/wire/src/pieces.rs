@@ -11,6 +11,9 @@ pub struct Pieces {
 
 impl Pieces {
     pub fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.is_empty() || bytes.len() > SHARED_BYTES_MAX {
+            return Bytes::copy_from_slice(bytes);
+        }
         self.make_room(bytes.len());
         self.piece.extend_from_slice(bytes);
         self.piece.split().freeze()
@@ -22,6 +25,10 @@ impl Pieces {
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<T, E>,
     ) -> Result<(Bytes, T), E> {
+        if length > SHARED_BYTES_MAX {
+            let mut bytes = vec![0; length];
+            return fill(&mut bytes).map(|said| (bytes.into(), said));
+        }
         self.make_room(length);
         self.piece.resize(length, 0);
         let filled = fill(&mut self.piece);
@@ -31,33 +38,34 @@ impl Pieces {
 
     fn make_room(&mut self, length: usize) {
         if self.piece.capacity() < length {
-            self.piece.reserve(PIECE_BYTES_MIN.max(STRINGS_MIN * length));
+            self.piece.reserve(PIECE_BYTES);
         }
     }
 }
 
-/// A piece: what one of its strings may hold on to. About a dozen requests with small values.
-const PIECE_BYTES_MIN: usize = 2048;
+/// A piece: what one of its strings may hold on to, however small it is.
+const PIECE_BYTES: usize = 1024;
 
-/// Strings in a piece at least.
-const STRINGS_MIN: usize = 4;
+/// Longer strings have memory of their own: it is the number of them that makes a piece worth while.
+pub const SHARED_BYTES_MAX: usize = PIECE_BYTES / 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_what_was_copied_and_large_ones_have_company() {
+    fn copies_are_what_was_copied() {
         let mut pieces = Pieces::default();
-        let frames: Vec<Vec<u8>> = (1..200_u8).map(|length| vec![length; usize::from(length) * 17]).collect();
+        let frames: Vec<Vec<u8>> = (0..200_u8).map(|length| vec![length; usize::from(length) * 3]).collect();
         let copies: Vec<Bytes> = frames.iter().map(|frame| pieces.copy(frame)).collect();
         assert_eq!(copies, frames);
-        assert!(pieces.copy(&[]).is_empty());
         let sevens = |bytes: &mut [u8]| {
             bytes.fill(7);
             Ok::<_, ()>("said")
         };
-        assert_eq!(pieces.fill(3000, sevens), Ok((vec![7; 3000].into(), "said")));
+        for length in [0, 1, SHARED_BYTES_MAX, 3000] {
+            assert_eq!(pieces.fill(length, sevens), Ok((vec![7; length].into(), "said")));
+        }
         assert_eq!(pieces.fill(10, |_| Err::<(), _>("no")), Err("no"));
         assert_eq!(pieces.copy(b"after it"), &b"after it"[..]);
     }
@@ -71,5 +79,6 @@ mod tests {
         let held = pieces.copy(&[3; 100]);
         (0..1000).for_each(|_| drop(pieces.copy(&[4; 100])));
         assert_eq!(held, &[3; 100][..], "what is held on to is left alone");
+        assert!(pieces.piece.capacity() <= PIECE_BYTES, "no piece is larger");
     }
 }

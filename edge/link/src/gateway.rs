@@ -77,6 +77,11 @@ impl GatewayLink {
         (&mut self.post.hub, &mut self.inputs)
     }
 
+    /// There is something to read.
+    pub fn has_more(&self) -> bool {
+        self.post.has_more()
+    }
+
     /// Reads all that can be read now. What happened on foreign connections goes to `foreign`.
     pub fn poll(&mut self, now: Time, context: &mut Context, foreign: &mut Vec<Happening>) {
         self.post.poll(now, context, &mut self.arrived);

@@ -20,6 +20,10 @@ pub struct Linger {
     since: Time,
     /// It looks again until then; none: it may sleep.
     until: Option<Time>,
+    looked_at: Time,
+    /// Waits for which it sleeps at once: between two looks somebody had the processor for long, and who is awake is not
+    /// woken before others.
+    rests: u32,
     /// Something came in this turn: another wait begins.
     heard: bool,
     /// The last wait was short.
@@ -43,6 +47,8 @@ impl Linger {
             kind: Kind::Idle,
             since: Time(0),
             until: None,
+            looked_at: Time(0),
+            rests: 0,
             heard: false,
             soon_expected: true,
             soon_idle: false,
@@ -52,12 +58,16 @@ impl Linger {
     /// At the beginning of a turn; `woken`: a socket has something. True: it was one more look, and there is nothing yet.
     pub fn looks_on(&mut self, woken: bool, context: &mut Context) -> bool {
         let Some(until) = self.until else { return false };
-        if woken || clock::now() >= until {
+        let now = clock::now();
+        if now.since(self.looked_at) > AWAY_MICROS {
+            self.rests = RESTS;
+        }
+        if woken || now >= until {
             // A whole turn follows: it also sees what does not come from a socket.
             self.until = None;
             return false;
         }
-        look_again(context);
+        self.look_again(now, context);
         true
     }
 
@@ -71,26 +81,30 @@ impl Linger {
         self.heard = true;
     }
 
-    /// At the end of a turn that leaves nothing to do; `expects`: somebody was asked and has not answered. True: the loop
-    /// is to be turned again at once.
-    pub fn stays(&mut self, now: Time, expects: bool, context: &mut Context) -> bool {
+    /// At the end of a turn that leaves nothing to do before `deadline`; `expects`: somebody was asked and has not answered.
+    /// True: the loop is to be turned again at once.
+    pub fn stays(&mut self, now: Time, deadline: Option<Time>, expects: bool, context: &mut Context) -> bool {
         if std::mem::take(&mut self.heard) {
             self.kind = if expects { Kind::Expecting } else { Kind::Idle };
             let soon = if expects { self.soon_expected } else { self.soon_idle };
             self.since = now;
-            self.until = (soon && self.micros > 0).then(|| now.plus_micros(self.micros));
+            let until = now.plus_micros(self.micros);
+            let until = deadline.map_or(until, |deadline| deadline.min(until));
+            self.until = (soon && self.rests == 0 && until > now).then_some(until);
+            self.rests = self.rests.saturating_sub(1);
         }
         if self.until.is_some() {
-            look_again(context);
+            self.look_again(clock::now(), context);
         }
         self.until.is_some()
     }
-}
 
-/// Lets others run, then has the runtime ask the kernel what came, without waiting for it.
-fn look_again(context: &mut Context) {
-    std::thread::yield_now();
-    context.waker().wake_by_ref();
+    /// Lets others run, then has the runtime ask the kernel what came, without waiting for it.
+    fn look_again(&mut self, now: Time, context: &mut Context) {
+        self.looked_at = now;
+        std::thread::yield_now();
+        context.waker().wake_by_ref();
+    }
 }
 
 /// What a process is told unless it is told otherwise: about what it takes to ask another one and to hear its answer.
@@ -99,6 +113,12 @@ pub const LINGER: Duration = Duration::from_micros(150);
 /// What comes within so many times that comes soon: where nobody sleeps, all comes sooner.
 const SOON: u64 = 2;
 
+/// Longer than the turns of those who have little to do: somebody computes.
+const AWAY_MICROS: u64 = 1_000;
+
+/// Waits after that: a tenth of a second of them, if all are as long as they may be.
+const RESTS: u32 = 500;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +126,7 @@ mod tests {
 
     fn waits(linger: &mut Linger, at: u64, expects: bool) -> bool {
         linger.heard(Time(at));
-        linger.stays(Time(at), expects, &mut Context::from_waker(Waker::noop()))
+        linger.stays(Time(at), None, expects, &mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
@@ -131,18 +151,45 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_is_not_lingered_over() {
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut linger = Linger::new(LINGER);
+        linger.heard(Time(100));
+        assert!(linger.stays(Time(100), Some(Time(110)), true, context));
+        assert_eq!(linger.until, Some(Time(110)));
+        linger.heard(Time(120));
+        assert!(!linger.stays(Time(120), Some(Time(120)), true, context), "it is due");
+    }
+
+    #[test]
+    fn where_others_compute_it_sleeps() {
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut linger = Linger::new(LINGER);
+        linger.heard(Time(100));
+        assert!(linger.stays(clock::now(), None, true, context));
+        linger.looked_at = Time(0);
+        assert!(!linger.looks_on(true, context), "something woke, but long ago");
+        for _ in 0..RESTS {
+            linger.since = Time(100);
+            assert!(!waits(&mut linger, 200, true));
+        }
+        linger.since = Time(100);
+        assert!(waits(&mut linger, 200, true), "it tries again");
+    }
+
+    #[test]
     fn it_looks_on_until_something_woke_or_the_time_is_over() {
         let context = &mut Context::from_waker(Waker::noop());
         let mut linger = Linger::new(LINGER);
         assert!(!linger.looks_on(false, context), "it has heard nothing");
         linger.heard(Time(100));
-        assert!(linger.stays(clock::now().plus_micros(60_000_000), true, context));
+        assert!(linger.stays(clock::now().plus_micros(60_000_000), None, true, context));
         assert!(linger.looks_on(false, context));
         linger.until = Some(clock::now());
         assert!(!linger.looks_on(false, context), "a whole turn is due");
-        assert!(!linger.stays(clock::now(), true, context), "nothing came in it");
+        assert!(!linger.stays(clock::now(), None, true, context), "nothing came in it");
         linger.heard(Time(200));
-        assert!(linger.stays(clock::now().plus_micros(60_000_000), true, context));
+        assert!(linger.stays(clock::now().plus_micros(60_000_000), None, true, context));
         assert!(!linger.looks_on(true, context), "something woke");
     }
 }

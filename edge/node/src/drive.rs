@@ -147,8 +147,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
         }
         if !self.inputs.is_empty() || !self.tokens.is_empty() {
             context.waker().wake_by_ref();
-        } else if self.durable.is_some() || !self.linger.stays(now, self.stopwatch.has_open(), context) {
-            // Where answers wait for a disk, what comes next does not come from a socket.
+        } else {
             self.wait(now, context);
         }
         Poll::Pending
@@ -459,7 +458,7 @@ impl<A: Application, H: House<A>> Node<A, H> {
         None
     }
 
-    /// Sets the timer for whatever is due next.
+    /// Looks again, or sets the timer for whatever is due next.
     fn wait(&mut self, now: Time, context: &mut Context) {
         let accept = Some(self.accept_after).filter(|&after| after > now);
         let wanted = [
@@ -473,6 +472,11 @@ impl<A: Application, H: House<A>> Node<A, H> {
         .into_iter()
         .flatten()
         .min();
+        // Where answers wait for a disk, what comes next does not come from a socket.
+        let lingers = self.durable.is_none();
+        if lingers && self.linger.stays(now, wanted, self.cell.in_flight() > 0, context) {
+            return;
+        }
         let Some(wanted) = wanted else { return };
         if wanted <= now {
             // There is more to do at once. The runtime's timers count milliseconds.

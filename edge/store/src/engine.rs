@@ -264,7 +264,7 @@ impl Core {
                 return Err(segment.damage(offset, "another key's record"));
             };
             let flags = read.flags;
-            let data = bytes.slice(length - data_bytes..);
+            let data = bytes.slice_ref(read.data);
             return Ok(Some(Record { stamp, kind, flags, expiry, data }));
         }
     }
@@ -275,11 +275,6 @@ impl Core {
         length: usize,
         read: impl FnOnce(&mut [u8]) -> Result<T, Fault>,
     ) -> Result<(Bytes, T), Fault> {
-        if length > SMALL_BYTES_MAX {
-            let mut bytes = vec![0; length];
-            let said = read(&mut bytes)?;
-            return Ok((bytes.into(), said));
-        }
         let pieces = || self.pieces.lock().expect("no panic under this lock");
         let mut taken = std::mem::take(&mut *pieces());
         let filled = taken.fill(length, read);
@@ -365,6 +360,3 @@ impl Files {
         }
     }
 }
-
-/// Records up to this size share memory with others that were read; larger ones have their own.
-const SMALL_BYTES_MAX: usize = 4096;

@@ -167,6 +167,16 @@ pub const SERVER_PORT: u16 = 19800;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
+
+    #[test]
+    fn the_linger_that_is_shown_is_the_one_that_is_meant() {
+        let command = Common::augment_args(clap::Command::new("kumo"));
+        let common = Common::from_arg_matches(&command.get_matches_from(["kumo"])).unwrap();
+        assert_eq!(common.linger, kumo_node::LINGER);
+        assert_eq!(crate::target::linger("0"), Ok(Duration::ZERO));
+        assert!(crate::target::linger("10001").is_err() && crate::target::linger("-1").is_err());
+    }
 
     #[test]
     fn a_keep_alive_interval_is_one_that_can_be_meant() {

@@ -6,6 +6,7 @@ use super::world::State;
 use crate::{
     Fault, Message, Mutation, Origin, Record, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
 };
+use bytes::Bytes;
 
 /// A record that may not be committed. Only a watermark of the same epoch that covers the frame clears it, or the
 /// primary's word that this very version is committed. (Rule 6)
@@ -73,8 +74,9 @@ impl<S: Store> Server<S> {
         if stored < record.stamp {
             self.store.put(key.hash, &key.key, record)?;
         }
-        if catching {
-            self.replicated.insert(key.clone());
+        if catching && !self.replicated.contains(key) {
+            // Kept for long: not with all that arrived with it.
+            self.replicated.insert(StoreKey { hash: key.hash, key: Bytes::copy_from_slice(&key.key) });
         }
         Ok(true)
     }

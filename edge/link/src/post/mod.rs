@@ -180,6 +180,11 @@ impl Post {
         }
     }
 
+    /// There is something to read: a socket woke since the last poll, or that one left something.
+    pub fn has_more(&self) -> bool {
+        self.hub.has_woken() || !self.unfinished.is_empty()
+    }
+
     /// Reads all that can be read now.
     pub fn poll(&mut self, now: Time, context: &mut Context, arrived: &mut Vec<Arrived>) {
         self.dial_due(now);

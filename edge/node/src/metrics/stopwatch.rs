@@ -8,8 +8,6 @@ use kumo_paxos::Time;
 /// timed. Counters count all of them; here a sample is enough.
 pub struct Stopwatch {
     slots: Box<[Slot]>,
-    /// Of them, in use.
-    open: usize,
     /// Answered in this turn: what, and when it came.
     answered: Vec<(usize, Time)>,
 }
@@ -25,14 +23,12 @@ struct Slot {
 impl Stopwatch {
     pub fn new() -> Stopwatch {
         let empty = Slot { key: (0, 0), kind: 0, used: false, came: Time(0) };
-        Stopwatch { slots: vec![empty; SLOTS].into(), open: 0, answered: Vec::new() }
+        Stopwatch { slots: vec![empty; SLOTS].into(), answered: Vec::new() }
     }
 
     /// A request came: whose, its number there, and what it is.
     pub fn came(&mut self, now: Time, key: (u64, u64), kind: usize) {
-        let slot = &mut self.slots[place(key)];
-        self.open += usize::from(!slot.used);
-        *slot = Slot { key, kind: kind as u16, used: true, came: now };
+        self.slots[place(key)] = Slot { key, kind: kind as u16, used: true, came: now };
     }
 
     /// It is answered, or about to be in this turn.
@@ -40,14 +36,8 @@ impl Stopwatch {
         let slot = &mut self.slots[place(key)];
         if slot.used && slot.key == key {
             slot.used = false;
-            self.open -= 1;
             self.answered.push((usize::from(slot.kind), slot.came));
         }
-    }
-
-    /// Something was asked that is not answered.
-    pub fn has_open(&self) -> bool {
-        self.open > 0
     }
 
     /// The turn's answers are written. The clock is read once for all of them.

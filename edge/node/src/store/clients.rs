@@ -28,6 +28,7 @@ pub struct Clients {
     free: Vec<u32>,
     /// When the flush that was put off is due, and its number. Of several the last counts, as with memcached.
     delayed: Option<(Time, u64)>,
+    /// Flushes that were put off, whose askers are told so at the next turn.
     told_early: Vec<u64>,
     /// Clients with calls that wait: until they have read their answers, or until there is memory for these. First the
     /// one whose turn is next.
@@ -189,8 +190,11 @@ impl Clients {
         self.write(id, hub);
     }
 
-    /// Somebody who waited can go on: what it was sent has been taken since, or there is memory.
+    /// Somebody who waited can go on: what it was sent has been taken since, or there is memory; or it can be answered.
     pub fn has_more(&self, hub: &Hub) -> bool {
+        if !self.told_early.is_empty() {
+            return true;
+        }
         let mut round = Round::new(false);
         let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(id)?)));
         let mut ready = waiting.filter(|(id, client)| has_room(**id, client, hub));

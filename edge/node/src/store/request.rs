@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, Initial, Operation, Refusal, Reply};
+use kumo_wire::SHARED_BYTES_MAX;
 use kumo_wire::memcache::{self, Command, Failure, Item, Mode, Outcome, Sign};
 use std::borrow::Cow;
 
@@ -215,7 +216,7 @@ impl Entry {
 /// What waits behind something else does not hold on to the memory of what arrived with it.
 fn with_own_memory(mut found: Found) -> Found {
     if let Ok(Answer::Reply(Reply::Value { data, .. })) = &mut found
-        && data.len() <= COPY_BYTES_MAX
+        && data.len() <= SHARED_BYTES_MAX
     {
         *data = Bytes::copy_from_slice(data);
     }
@@ -331,6 +332,3 @@ fn error_text(found: &Option<Found>) -> Cow<'static, str> {
         _none => "internal error".into(),
     }
 }
-
-/// Larger values share the memory they arrived in.
-const COPY_BYTES_MAX: usize = 4 * 1024;

@@ -128,7 +128,7 @@ impl ServerNode {
         }
         let refusals = Refusals::new(&config.managers);
         let (backup_done, backups) = mpsc::unbounded_channel();
-        let voter = Voter::new(stream, engine.clone(), config.store.as_deref())?;
+        let voter = Voter::new(stream, engine.clone(), config.store.as_deref(), config.linger)?;
         let server = Server::new(settings(&config, id, kept, voter.seat()), engine.clone(), now);
         let store = config.store.as_ref().map_or("memory".into(), |path| path.to_string_lossy());
         info!(%address, ?incarnation, %store, "listening");
@@ -175,7 +175,7 @@ impl ServerNode {
         context: &mut Context,
         stop: Pin<&mut F>,
     ) -> Poll<Result<(), NodeError>> {
-        if self.linger.looks_on(self.post.hub().has_woken(), context) {
+        if self.linger.looks_on(self.post.has_more(), context) {
             return Poll::Pending;
         }
         if self.stopping_until.is_none() && stop.poll(context).is_ready() {
@@ -202,11 +202,12 @@ impl ServerNode {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if self.linger.stays(now, self.server.under_way().0 > 0, context) {
+        let deadlines = [self.server.deadline(), self.post.deadline(), self.stopping_until];
+        let deadline = deadlines.into_iter().flatten().min();
+        if self.linger.stays(now, deadline, self.server.under_way().0 > 0, context) {
             return Poll::Pending;
         }
-        let deadlines = [self.server.deadline(), self.post.deadline(), self.stopping_until];
-        if let Some(wanted) = deadlines.into_iter().flatten().min() {
+        if let Some(wanted) = deadline {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending

@@ -2,7 +2,7 @@
 //! thread of its own, so that it does not disturb the records. (CELL.md, 3.8)
 
 use crate::store::kept;
-use crate::{LINGER, NodeConfig, NodeError, entropy, run_manager};
+use crate::{NodeConfig, NodeError, entropy, run_manager};
 use kumo_cluster::{ManagerSettings, Recruit, Seat};
 use kumo_paxos::ExitReason;
 use kumo_store::Engine;
@@ -22,6 +22,7 @@ pub struct Voter {
     engine: Engine,
     /// Beside the server's store; none: it remembers nothing.
     folder: Option<PathBuf>,
+    linger: Duration,
     /// Until its end is heard of here.
     running: Option<Running>,
     /// Whom to run next, when the one before has ended.
@@ -41,7 +42,12 @@ struct Running {
 impl Voter {
     /// `store`: the server's. A replica that ran here when the server ended runs again, at once: the others may need
     /// its vote.
-    pub fn new(listener: TcpListener, engine: Engine, store: Option<&Path>) -> Result<Voter, NodeError> {
+    pub fn new(
+        listener: TcpListener,
+        engine: Engine,
+        store: Option<&Path>,
+        linger: Duration,
+    ) -> Result<Voter, NodeError> {
         let address = listener.local_addr().map_err(NodeError::Socket)?;
         let (ended, ends) = mpsc::unbounded_channel();
         let folder = store.map(|store| {
@@ -50,7 +56,8 @@ impl Voter {
             PathBuf::from(name)
         });
         let (running, next, hopeless) = (None, None, false);
-        let mut voter = Voter { address, listener, engine, folder, running, next, ends, ended, hopeless };
+        let mut voter =
+            Voter { address, listener, engine, folder, linger, running, next, ends, ended, hopeless };
         if let Some(recruit) = voter.recruited()? {
             voter.start(recruit)?;
         }
@@ -157,7 +164,7 @@ impl Voter {
             data: self.folder.clone(),
             extension: true,
             session_timeout: Duration::from_micros(recruit.session_timeout_micros),
-            linger: LINGER,
+            linger: self.linger,
             // The server's own is enough for the process.
             http: None,
         };

@@ -82,7 +82,7 @@ impl Worker {
     }
 
     fn turn(&mut self, context: &mut Context) -> Poll<Result<(), NodeError>> {
-        if self.linger.looks_on(self.link.hub().has_woken(), context) {
+        if self.linger.looks_on(self.link.has_more(), context) {
             return Poll::Pending;
         }
         let open = self.take_in(context);
@@ -109,11 +109,12 @@ impl Worker {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if self.linger.stays(now, self.link.gateway().in_flight() > 0, context) {
+        let deadlines = [self.link.deadline(), self.clients.deadline(), self.stopping_until];
+        let deadline = deadlines.into_iter().flatten().min();
+        if self.linger.stays(now, deadline, self.link.gateway().in_flight() > 0, context) {
             return Poll::Pending;
         }
-        let deadlines = [self.link.deadline(), self.clients.deadline(), self.stopping_until];
-        if let Some(wanted) = deadlines.into_iter().flatten().min() {
+        if let Some(wanted) = deadline {
             self.alarm.set(now, wanted, context);
         }
         Poll::Pending
