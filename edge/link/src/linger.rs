@@ -21,9 +21,11 @@ pub struct Linger {
     /// It looks again until then; none: it may sleep.
     until: Option<Time>,
     looked_at: Time,
-    /// Waits for which it sleeps at once: between two looks somebody had the processor for long, and who is awake is not
-    /// woken before others.
-    rests: u32,
+    /// Until then it sleeps at once: between two looks somebody had the processor for long. Who sleeps is woken before such
+    /// a one has done, and who is awake is not.
+    rests_until: Time,
+    /// For how long, last time: longer each time, and shorter with every wait that went well.
+    rest_micros: u64,
     /// Something came in this turn: another wait begins.
     heard: bool,
     /// The last wait was short.
@@ -48,7 +50,8 @@ impl Linger {
             since: Time(0),
             until: None,
             looked_at: Time(0),
-            rests: 0,
+            rests_until: Time(0),
+            rest_micros: 0,
             heard: false,
             soon_expected: true,
             soon_idle: false,
@@ -57,18 +60,28 @@ impl Linger {
 
     /// At the beginning of a turn; `woken`: a socket has something. True: it was one more look, and there is nothing yet.
     pub fn looks_on(&mut self, woken: bool, context: &mut Context) -> bool {
-        let Some(until) = self.until else { return false };
-        let now = clock::now();
-        if now.since(self.looked_at) > AWAY_MICROS {
-            self.rests = RESTS;
-        }
-        if woken || now >= until {
-            // A whole turn follows: it also sees what does not come from a socket.
-            self.until = None;
+        if self.until.is_none() {
             return false;
         }
-        self.look_again(now, context);
-        true
+        let now = clock::now();
+        let goes_on = self.goes_on(now, woken);
+        if goes_on {
+            self.look_again(now, context);
+        }
+        goes_on
+    }
+
+    /// After a look.
+    fn goes_on(&mut self, now: Time, woken: bool) -> bool {
+        if now.since(self.looked_at) > AWAY_MICROS {
+            self.rest_micros = (2 * self.rest_micros).clamp(REST_MICROS_MIN, REST_MICROS_MAX);
+            self.rests_until = now.plus_micros(self.rest_micros);
+        } else if woken {
+            self.rest_micros -= self.rest_micros / REST_DECAY;
+        }
+        // A whole turn follows the last look: it also sees what does not come from a socket.
+        self.until = self.until.filter(|&until| !woken && now < until);
+        self.until.is_some()
     }
 
     /// Something came in the turn that began at `now`.
@@ -90,8 +103,7 @@ impl Linger {
             self.since = now;
             let until = now.plus_micros(self.micros);
             let until = deadline.map_or(until, |deadline| deadline.min(until));
-            self.until = (soon && self.rests == 0 && until > now).then_some(until);
-            self.rests = self.rests.saturating_sub(1);
+            self.until = (soon && now >= self.rests_until && until > now).then_some(until);
         }
         if self.until.is_some() {
             self.look_again(clock::now(), context);
@@ -116,8 +128,12 @@ const SOON: u64 = 2;
 /// Longer than the turns of those who have little to do: somebody computes.
 const AWAY_MICROS: u64 = 1_000;
 
-/// Waits after that: a tenth of a second of them, if all are as long as they may be.
-const RESTS: u32 = 500;
+/// It tries again after so long, which is lost if somebody computes still: a few milliseconds.
+const REST_MICROS_MIN: u64 = 10_000;
+const REST_MICROS_MAX: u64 = 1_000_000;
+
+/// By this part of it a rest gets shorter.
+const REST_DECAY: u64 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -163,18 +179,25 @@ mod tests {
 
     #[test]
     fn where_others_compute_it_sleeps() {
-        let context = &mut Context::from_waker(Waker::noop());
         let mut linger = Linger::new(LINGER);
-        linger.heard(Time(100));
-        assert!(linger.stays(clock::now(), None, true, context));
-        linger.looked_at = Time(0);
-        assert!(!linger.looks_on(true, context), "something woke, but long ago");
-        for _ in 0..RESTS {
-            linger.since = Time(100);
-            assert!(!waits(&mut linger, 200, true));
+        let mut at = 1_000_000;
+        for rest in [REST_MICROS_MIN, 2 * REST_MICROS_MIN, 4 * REST_MICROS_MIN] {
+            linger.since = Time(at);
+            assert!(waits(&mut linger, at, true), "it tries again");
+            linger.looked_at = Time(at);
+            at += AWAY_MICROS + 1;
+            assert!(!linger.goes_on(Time(at), true), "something woke, and it saw that late");
+            at += rest;
+            linger.since = Time(at - 1);
+            assert!(!waits(&mut linger, at - 1, true));
         }
-        linger.since = Time(100);
-        assert!(waits(&mut linger, 200, true), "it tries again");
+        for _ in 0..1000 {
+            linger.since = Time(at);
+            assert!(waits(&mut linger, at, true));
+            linger.looked_at = Time(at);
+            assert!(!linger.goes_on(Time(at + 1), true));
+        }
+        assert!(linger.rest_micros < REST_MICROS_MIN, "nobody computes any more");
     }
 
     #[test]
