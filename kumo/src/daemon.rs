@@ -38,7 +38,8 @@ pub struct Daemon {
     /// How long a session lives without renewal
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = crate::target::session_timeout)]
     pub session_timeout: Duration,
-    /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time
+    /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time.
+    /// With --data it never does so: it waits for its disk
     #[arg(long, value_name = "MICROSECONDS", default_value = "150", value_parser = crate::target::linger)]
     pub linger: Duration,
     #[command(flatten)]

@@ -73,14 +73,15 @@ impl Linger {
 
     /// After a look.
     fn goes_on(&mut self, now: Time, woken: bool) -> bool {
-        if now.since(self.looked_at) > AWAY_MICROS {
+        let away = now.since(self.looked_at) > AWAY_MICROS;
+        if away {
             self.rest_micros = (2 * self.rest_micros).clamp(REST_MICROS_MIN, REST_MICROS_MAX);
             self.rests_until = now.plus_micros(self.rest_micros);
         } else if woken {
             self.rest_micros -= self.rest_micros / REST_DECAY;
         }
         // A whole turn follows the last look: it also sees what does not come from a socket.
-        self.until = self.until.filter(|&until| !woken && now < until);
+        self.until = self.until.filter(|&until| !away && !woken && now < until);
         self.until.is_some()
     }
 

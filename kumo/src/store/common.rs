@@ -47,7 +47,8 @@ pub struct Common {
     /// The same (-TW)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     pub write_threads: u16,
-    /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time
+    /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time.
+    /// A manager does so only with --memory: else it waits for its disk
     #[arg(long, value_name = "MICROSECONDS", default_value = "150", value_parser = crate::target::linger)]
     pub linger: Duration,
     /// What -d started: says on standard output when it is ready, and leaves its terminal

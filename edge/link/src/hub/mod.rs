@@ -15,6 +15,7 @@ use bytes::BytesMut;
 use connection::{Connection, Stage};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -114,6 +115,7 @@ impl Hub {
     pub fn take_in(&mut self, stream: std::net::TcpStream) -> io::Result<ConnectionId> {
         let stream = TcpStream::from_std(stream)?;
         prepare(&stream, UNACKNOWLEDGED_MAX)?;
+        sockopt::set_socket_send_buffer_size(&stream, CLIENT_SEND_BYTES)?;
         let id = self.insert(|signal| Connection::client(stream, signal));
         self.clients += 1;
         Ok(id)
@@ -368,6 +370,10 @@ impl Hub {
 fn number(uses: u32, index: u32) -> ConnectionId {
     ConnectionId(u64::from(uses) << 32 | u64::from(index))
 }
+
+/// What the kernel takes for a client that does not read, doubled for its own needs. By itself it takes megabytes, and all
+/// that a host has for all connections when a thousand clients are so: then nobody is served.
+const CLIENT_SEND_BYTES: usize = 256 * 1024;
 
 /// Between two looks for such clients.
 const CUT_PAUSE_MICROS: u64 = 1_000_000;

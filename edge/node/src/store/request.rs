@@ -213,7 +213,7 @@ impl Entry {
     }
 }
 
-/// What waits behind something else does not hold on to the memory of what arrived with it.
+/// A small value that waits behind something else does not hold on to what arrived with it.
 fn with_own_memory(mut found: Found) -> Found {
     if let Ok(Answer::Reply(Reply::Value { data, .. })) = &mut found
         && data.len() <= SHARED_BYTES_MAX
