@@ -98,6 +98,15 @@ impl Linger {
     /// At the end of a turn that leaves nothing to do before `deadline`; `expects`: somebody was asked and has not answered.
     /// True: the loop is to be turned again at once.
     pub fn stays(&mut self, now: Time, deadline: Option<Time>, expects: bool, context: &mut Context) -> bool {
+        let stays = self.waits(now, deadline, expects);
+        if stays {
+            self.look_again(clock::now(), context);
+        }
+        stays
+    }
+
+    /// From the end of a turn on.
+    fn waits(&mut self, now: Time, deadline: Option<Time>, expects: bool) -> bool {
         if std::mem::take(&mut self.heard) {
             self.kind = if expects { Kind::Expecting } else { Kind::Idle };
             let soon = if expects { self.soon_expected } else { self.soon_idle };
@@ -105,9 +114,6 @@ impl Linger {
             let until = now.plus_micros(self.micros);
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             self.until = (soon && now >= self.rests_until && until > now).then_some(until);
-        }
-        if self.until.is_some() {
-            self.look_again(clock::now(), context);
         }
         self.until.is_some()
     }
@@ -143,7 +149,9 @@ mod tests {
 
     fn waits(linger: &mut Linger, at: u64, expects: bool) -> bool {
         linger.heard(Time(at));
-        linger.stays(Time(at), None, expects, &mut Context::from_waker(Waker::noop()))
+        let waits = linger.waits(Time(at), None, expects);
+        linger.looked_at = Time(at);
+        waits
     }
 
     #[test]
@@ -169,13 +177,12 @@ mod tests {
 
     #[test]
     fn a_deadline_is_not_lingered_over() {
-        let context = &mut Context::from_waker(Waker::noop());
         let mut linger = Linger::new(LINGER);
         linger.heard(Time(100));
-        assert!(linger.stays(Time(100), Some(Time(110)), true, context));
+        assert!(linger.waits(Time(100), Some(Time(110)), true));
         assert_eq!(linger.until, Some(Time(110)));
         linger.heard(Time(120));
-        assert!(!linger.stays(Time(120), Some(Time(120)), true, context), "it is due");
+        assert!(!linger.waits(Time(120), Some(Time(120)), true), "it is due");
     }
 
     #[test]
@@ -185,7 +192,6 @@ mod tests {
         for rest in [REST_MICROS_MIN, 2 * REST_MICROS_MIN, 4 * REST_MICROS_MIN] {
             linger.since = Time(at);
             assert!(waits(&mut linger, at, true), "it tries again");
-            linger.looked_at = Time(at);
             at += AWAY_MICROS + 1;
             assert!(!linger.goes_on(Time(at), true), "something woke, and it saw that late");
             at += rest;
@@ -195,7 +201,6 @@ mod tests {
         for _ in 0..1000 {
             linger.since = Time(at);
             assert!(waits(&mut linger, at, true));
-            linger.looked_at = Time(at);
             assert!(!linger.goes_on(Time(at + 1), true));
         }
         assert!(linger.rest_micros < REST_MICROS_MIN, "nobody computes any more");
@@ -203,17 +208,20 @@ mod tests {
 
     #[test]
     fn it_looks_on_until_something_woke_or_the_time_is_over() {
+        let mut linger = Linger::new(LINGER);
+        assert!(waits(&mut linger, 100, true));
+        assert!(linger.goes_on(Time(110), false));
+        assert!(!linger.goes_on(Time(100 + linger.micros), false), "a whole turn is due");
+        assert!(!linger.waits(Time(300), None, true), "nothing came in it");
+        assert!(waits(&mut linger, 310, true));
+        assert!(!linger.goes_on(Time(320), true), "something woke");
+    }
+
+    #[test]
+    fn who_heard_nothing_does_not_look_on() {
         let context = &mut Context::from_waker(Waker::noop());
         let mut linger = Linger::new(LINGER);
-        assert!(!linger.looks_on(false, context), "it has heard nothing");
-        linger.heard(Time(100));
-        assert!(linger.stays(clock::now().plus_micros(60_000_000), None, true, context));
-        assert!(linger.looks_on(false, context));
-        linger.until = Some(clock::now());
-        assert!(!linger.looks_on(false, context), "a whole turn is due");
-        assert!(!linger.stays(clock::now(), None, true, context), "nothing came in it");
-        linger.heard(Time(200));
-        assert!(linger.stays(clock::now().plus_micros(60_000_000), None, true, context));
-        assert!(!linger.looks_on(true, context), "something woke");
+        assert!(!linger.looks_on(false, context));
+        assert!(!linger.stays(clock::now(), None, true, context));
     }
 }
