@@ -14,7 +14,7 @@ use dial::Dials;
 use kumo_cluster::{Incarnation, Message, ServerId};
 use kumo_paxos::{CellId, Hello, MAGIC, Side, Time, VERSION};
 use kumo_session::{ConnectionId, GREETING_BYTES_MAX, Greeting};
-use kumo_wire::{Pieces, Wire, frame};
+use kumo_wire::{Pieces, SHARED_BYTES_MAX, Wire, frame};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Context;
@@ -445,14 +445,14 @@ impl Post {
     }
 }
 
-/// The next whole frame.
+/// The next whole frame. A small one is copied out of the receive buffer, a larger one shares it.
 fn take(
     inbox: &mut BytesMut,
     pieces: &mut Pieces,
     limit: usize,
 ) -> Result<Option<Bytes>, kumo_wire::Malformed> {
     match frame::next(inbox, limit)? {
-        Some(length) if length <= COPY_BYTES_MAX => {
+        Some(length) if length <= SHARED_BYTES_MAX => {
             inbox.advance(frame::HEADER_BYTES);
             let body = pieces.copy(&inbox[..length]);
             inbox.advance(length);
@@ -470,9 +470,6 @@ pub const FRAME_BYTES_MAX: usize = 72 * 1024 * 1024;
 
 /// What the packed frames of one connection may come to before the others have their turn; the last one may exceed it.
 const UNPACKED_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
-
-/// Frames up to this are copied out of the receive buffer, larger ones share it.
-const COPY_BYTES_MAX: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests;
