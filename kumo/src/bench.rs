@@ -74,6 +74,9 @@ pub enum Op {
 pub async fn run(bench: Bench, target: Target, out: Out) -> Result<(), Failure> {
     match bench.command {
         BenchCommand::Cell(cell) => measure(cell, target, out).await,
+        BenchCommand::Store(_) if target.cell.is_some() || target.any => {
+            Err(Failure::usage("a store is named by --addr or --managers; --cell and --any are for cells"))
+        }
         BenchCommand::Store(plan) => store::run(&plan, target.patience, &out).await,
     }
 }

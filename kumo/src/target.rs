@@ -14,16 +14,16 @@ pub struct Target {
     // Not by clap's means: a variable that is set would make it look like a required option wherever usage is shown.
     /// Members of the cell; one that answers is enough, the port is 19700 unless given [env: KUMO_CELL] [default:
     /// 127.0.0.1:19700]
-    #[arg(long, global = true, value_name = "ADDR[,ADDR...]")]
+    #[arg(long, global = true, help_heading = SHARED, value_name = "ADDR[,ADDR...]")]
     pub cell: Option<String>,
     /// How results are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    #[arg(long, global = true, help_heading = SHARED, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Read at the least-loaded replica, not at the master
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SHARED)]
     pub any: bool,
     /// Give up when there is no member or no master for this long
-    #[arg(long, global = true, default_value = "10", value_name = "SECONDS", value_parser = patience)]
+    #[arg(long, global = true, help_heading = SHARED, default_value = "10", value_name = "SECONDS", value_parser = patience)]
     pub patience: Duration,
 }
 
@@ -104,6 +104,9 @@ fn patience(text: &str) -> Result<Duration, String> {
     let patience = seconds(text)?;
     if patience.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(patience) }
 }
+
+/// Under this help lists what is not a command's own.
+const SHARED: &str = "Shared options";
 
 const CELL_VARIABLE: &str = "KUMO_CELL";
 const CELL: &str = "127.0.0.1:19700";

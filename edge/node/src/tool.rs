@@ -171,7 +171,9 @@ async fn exchange(
     frame::append(request, &mut out);
     stream.write_all(&out).await.map_err(said)?;
     let mut inbox = BytesMut::new();
-    match receive::<Greeting>(&mut stream, &mut inbox).await.map_err(Silence::Asked)? {
+    let greeting = tokio::time::timeout(GREETING_MAX, receive::<Greeting>(&mut stream, &mut inbox)).await;
+    let stranger = |_| Silence::Asked(STRANGER.to_owned());
+    match greeting.map_err(stranger)?.map_err(Silence::Asked)? {
         Greeting::Hello(_) => receive(&mut stream, &mut inbox).await.map_err(Silence::Asked),
         Greeting::Refused { reason } => Err(Silence::Turned(reason)),
     }
@@ -208,6 +210,10 @@ const MASTER_MAX: Duration = Duration::from_secs(10);
 const REDIRECT_PAUSE: Duration = Duration::from_millis(200);
 
 const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// Who is one of ours greets at once; others may wait for what they would understand.
+const GREETING_MAX: Duration = Duration::from_secs(5);
+const STRANGER: &str = "no answer: is it the port of a manager or server, and does it run?";
 
 /// A manager answers or refuses within 15 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(20);

@@ -47,13 +47,19 @@ pub struct StoreBench {
     /// fast as they are answered
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub rate: Option<u64>,
-    /// Keys that are used, evenly; at least one a connection
-    #[arg(long, value_name = "N", default_value_t = 10_000,
-          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub keys: u32,
+    /// Keys that are used, evenly; at least one a connection. Unless told, 10,000, or as many as take 1 GB
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    keys: Option<u32>,
     /// Processes whose processor time is counted: all that serve the requests
     #[arg(long, value_name = "PID,PID...", value_delimiter = ',')]
     pub pids: Vec<u32>,
+}
+
+impl StoreBench {
+    pub fn keys(&self) -> u32 {
+        let held = (FILL_BYTES_MAX / self.size).clamp(u64::from(self.conns), KEYS_DEFAULT);
+        self.keys.unwrap_or(held as u32)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,8 +75,8 @@ pub enum Op {
 }
 
 pub async fn run(plan: &StoreBench, patience: Duration, out: &Out) -> Result<(), Failure> {
-    if plan.keys < plan.conns {
-        return Err(Failure::usage(format!("--keys {} is less than --conns {}", plan.keys, plan.conns)));
+    if plan.keys() < plan.conns {
+        return Err(Failure::usage(format!("--keys {} is less than --conns {}", plan.keys(), plan.conns)));
     }
     let processes = Processes::new(&plan.pids)?;
     let mut load = match &plan.managers {
@@ -131,7 +137,7 @@ fn results(plan: &StoreBench, outcome: &Outcome, client: Duration, servers: Opti
         "conns": plan.conns,
         "pipeline": plan.pipeline,
         "size": plan.size,
-        "keys": plan.keys,
+        "keys": plan.keys(),
         "keys_per_op": plan.op.keys(),
         "rate": plan.rate,
         "secs": seconds,
@@ -161,6 +167,12 @@ impl Op {
     }
 }
 
+/// More than any cache of a processor holds, and stored within a second.
+const KEYS_DEFAULT: u64 = 10_000;
+
+/// What large values may come to, in each copy, where nobody says how many.
+const FILL_BYTES_MAX: u64 = 1_000_000_000;
+
 /// As many as a page of a web site asks for at once.
 const MGET_KEYS: u32 = 16;
 
@@ -173,8 +185,8 @@ Examples:
 
 With --managers --conns times --pipeline callers share one native client, which gives up when no server answers within
 --patience. All but set store every key once before the clock runs. Every value read is compared with what was
-written: a wrong or an older one ends with 1, as does a run without any success; a miss is counted, since a cache may forget. Values below 16 bytes are too short to be told
-apart: only their length is verified.
+written: a wrong or an older one ends with 1, as does a run without any success; a miss is counted, since a cache may
+forget. Values below 16 bytes are too short to be told apart: only their length is verified.
 --format json: op, conns, pipeline, size, keys, keys_per_op, rate, secs, ops, ops_s, p50_us, p99_us, p999_us, max_us,
 gap_us_max (the longest time without any answer), misses, errors, wrong, verified, client_cpu_us and server_cpu_us
 (processor time per operation; the latter with --pids). With --rate latency counts from when a request was due.";

@@ -45,6 +45,7 @@ fn a_plan_that_cannot_work_is_refused_in_one_line() {
     for (arguments, status) in [
         (&["--op", "set", "--conns", "8", "--keys", "4"][..], 2),
         (&["--op", "set", "--size", "0"], 2),
+        (&["--op", "set", "--cell", "127.0.0.1:1"], 2),
         (&["--op", "get", "--pids", "4294967295"], 1),
         (&["--op", "get"], 4),
     ] {

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
+use std::net::TcpListener;
 use std::process::Command;
 
 #[test]
@@ -40,6 +41,16 @@ fn a_replace_moves_what_a_new_server_owns_and_kumohash_names_it() {
 #[test]
 fn kumohash_says_where_a_key_lies() {
     assert_eq!(kumohash(&["hash", "foo"]), "db0f3feab5c7ee0b\n");
+}
+
+#[test]
+fn kumoctl_says_when_nobody_of_ours_is_there() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let output = Command::new(KUMO).args(["ctl", &address, "stat"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(line.contains(&address) && line.contains("is it the port of a manager"), "{line}");
 }
 
 fn kumohash(arguments: &[&str]) -> String {

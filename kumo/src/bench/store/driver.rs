@@ -88,7 +88,7 @@ impl Driver {
             links: Vec::new(),
             down: 0,
             touched: Vec::new(),
-            keys: Keys::new(plan.keys, plan.size as usize),
+            keys: Keys::new(plan.keys(), plan.size as usize),
             tally: Tally::new(),
             misses: 0,
             success: now,

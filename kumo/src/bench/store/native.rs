@@ -44,7 +44,7 @@ impl Native {
             Err(_) => return Err(Failure::unreachable("no manager, or no server, answers")),
         }
         let state = State {
-            keys: Keys::new(plan.keys, plan.size as usize),
+            keys: Keys::new(plan.keys(), plan.size as usize),
             tally: Tally::new(),
             misses: 0,
             success: Instant::now(),
@@ -52,7 +52,7 @@ impl Native {
             trouble: None,
             random: super::driver::RANDOM,
         };
-        let callers = plan.conns.saturating_mul(plan.pipeline).min(plan.keys);
+        let callers = plan.conns.saturating_mul(plan.pipeline).min(plan.keys());
         Ok(Native { store, callers, state: Rc::new(RefCell::new(state)) })
     }
 
