@@ -157,9 +157,10 @@ impl<S: Store> Server<S> {
         effects: &mut Vec<ServerEffect>,
     ) -> Result<bool, Fault> {
         let Some(world) = &self.world else { return Ok(false) };
-        match (world.piece(key.hash).state, head.kind) {
+        let piece = world.piece(key.hash);
+        match (piece.state, head.kind) {
             // Rule 17: everybody knows where it is now, and this server was an owner before.
-            (State::Gone, _) if self.owned && world.may_drop() => {
+            (State::Gone, _) if self.owned && world.may_drop(piece) => {
                 self.store.remove(key.hash, &key.key)?;
                 self.sweep.dropped += 1;
                 Ok(true)

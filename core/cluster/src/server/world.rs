@@ -77,11 +77,13 @@ impl World {
         self.space.number
     }
 
-    /// What is not owned here is owned elsewhere, for certain. One that returned as a last owner keeps all: what it
-    /// has of other arcs may be all there is, if an operator accepts the loss of what was newer.
-    pub fn may_drop(&self) -> bool {
+    /// What is not owned here is owned elsewhere, for certain, and somebody is there who has it. One that returned as a
+    /// last owner keeps all: what it has of other arcs may be all there is, if an operator accepts the loss of what was
+    /// newer.
+    pub fn may_drop(&self, piece: &Piece) -> bool {
         let member = self.me.map(|me| self.space.member(me));
-        self.space.settled() && member.is_none_or(|member| member.is_active())
+        let led = self.arc(piece).primary().is_some();
+        self.space.settled() && led && member.is_none_or(|member| member.is_active())
     }
 
     /// This server is in a ring: it leaves by a space that lists it among the old members, or as lost.

@@ -1,7 +1,7 @@
 //! What deleted keys leave behind is told, for as long as it may not go.
 
 use super::house::{House, START_SECONDS, set};
-use kumo_cluster::{Answer, Garbage, Job, Kind, Operation, Table};
+use kumo_cluster::{Answer, Garbage, Job, Kind, MemberState, Operation, Table};
 
 #[test]
 fn tombstones_that_a_replace_holds_are_counted_until_they_go() {
@@ -39,4 +39,22 @@ fn tombstones_that_a_replace_holds_are_counted_until_they_go() {
     house.wait(300_000);
     assert_eq!(house.disks[0].kind_of(keys[0]), None);
     assert_eq!(house.servers[0].garbage(), Garbage::default());
+}
+
+/// The new owners are lost as soon as they are owners: what the old one has may be all there is.
+#[test]
+fn nothing_is_dropped_that_nobody_else_is_there_for() {
+    let mut house = House::new(2, 1, 1);
+    let key = &house.keys_of(&[0], 1)[0];
+    assert!(matches!(house.ask(0, 1, 1, key, set("value")), Some(Answer::Reply(_))));
+    house.publish(|space| {
+        (space.rhs, space.whs, space.old) = (vec![1], vec![1], vec![0]);
+        space.members[1].state = MemberState::Fault { order: 1 };
+    });
+    house.publish(|space| space.old = vec![]);
+    house.wait(300_000);
+    assert_eq!(house.disks[0].kind_of(key), Some(Kind::Value));
+    house.publish(|space| space.members[1].state = MemberState::Active);
+    house.wait(300_000);
+    assert_eq!(house.disks[0].kind_of(key), None, "another one answers for it");
 }
