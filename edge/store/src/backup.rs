@@ -47,6 +47,9 @@ impl Core {
 /// Makes sure that nothing is at the destination, and that the folder that will get its name is empty.
 pub fn start(disk: &Arc<dyn Disk>, destination: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| fault("create", destination, &error);
+    if destination.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
+        return Err(OpenError::Unfinished(destination.into()));
+    }
     if disk.what(destination).map_err(failed)? != What::Missing {
         return Err(OpenError::Exists(destination.into()));
     }

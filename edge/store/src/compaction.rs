@@ -24,17 +24,18 @@ impl Core {
         // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
         loop {
             let closed = files.log.next_closed();
-            if let Some(segment) = &closed {
-                files.finish(segment)?;
-                if !pace(segment.written()) {
-                    return Ok(());
-                }
+            let finished = closed.as_ref().map_or(Ok(()), |segment| files.finish(segment));
+            match (&finished, &closed) {
+                (Ok(()), Some(segment)) if !pace(segment.written()) => return Ok(()),
+                // There may be garbage whose removal makes room for the hint.
+                (Ok(()) | Err(Fault::Full), _) => {}
+                (Err(_), _) => return finished,
             }
             match files.victim() {
                 Some(victim) if !self.rewrite(files, &victim, pace)? => return Ok(()),
                 Some(_) => {}
                 None if closed.is_none() => return Ok(()),
-                None => {}
+                None => finished?,
             }
         }
     }

@@ -94,6 +94,14 @@ fn of_backups_of_one_name_at_once_one_is_made_and_whole() {
 }
 
 #[test]
+fn a_backup_is_not_called_as_another_one_that_is_not_finished() {
+    let disk = FaultyDisk::default();
+    let (core, _) = filled(&disk);
+    let path = PathBuf::from(format!("{BACKUP}.unfinished"));
+    assert_eq!(core.backup(&path, &[]), Err(OpenError::Unfinished(path)));
+}
+
+#[test]
 fn a_backup_that_finds_no_room_leaves_none_of_its_files() {
     let disk = FaultyDisk::default();
     let (core, model) = filled(&disk);

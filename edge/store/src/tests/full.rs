@@ -51,6 +51,32 @@ fn a_full_disk_refuses_and_recovers() {
     }
 }
 
+/// What could be removed is not kept because a hint cannot be written.
+#[test]
+fn garbage_goes_though_no_hint_fits() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let log = &core.files().unwrap().log;
+    let key = key(1);
+    let put = |clock| core.put(key.hash, &key.key, &record(clock, 200)).and_then(|()| core.commit());
+    let mut clock = 0;
+    while log.closed_segments().len() < 4 {
+        clock += 1;
+        put(clock).unwrap();
+    }
+    core.write_hints().unwrap();
+    while log.next_closed().is_none() {
+        clock += 1;
+        put(clock).unwrap();
+    }
+    disk.limit(Some(0));
+    assert_eq!(core.tend(&mut |_| true), Err(Fault::Full), "the hint does not fit");
+    assert_eq!(log.closed_segments().len(), 1, "the one without a hint is left");
+    disk.limit(None);
+    tend(&core);
+    assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(clock, 200))));
+}
+
 /// A server that cannot say which hash space it is in must end, though all it has could still be read.
 #[test]
 fn a_full_disk_takes_notes() {
