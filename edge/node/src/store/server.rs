@@ -334,7 +334,12 @@ impl ServerNode {
                 ServerEffect::Manager(to, message) => self.post.send_manager(to, &message),
                 ServerEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
                 ServerEffect::Undial(id) => self.post.undial(Target::Server(id)),
-                ServerEffect::KeepSpace(space) => self.keep(&space),
+                ServerEffect::KeepSpace(space) => {
+                    if !self.keep(&space) {
+                        // What follows may say that it is in that space.
+                        break;
+                    }
+                }
                 ServerEffect::Managers(mut managers) => {
                     managers.extend(&self.config.managers);
                     for manager in self.post.only_managers(now, &managers) {
@@ -362,17 +367,19 @@ impl ServerNode {
         self.effects = effects;
     }
 
-    /// A server whose disk has forgotten its space could be taken for one that never heard of it: it ends instead.
-    fn keep(&mut self, space: &Space) {
+    /// A server whose disk has forgotten its space could be taken for one that never heard of it: it ends instead, and
+    /// this is false.
+    fn keep(&mut self, space: &Space) -> bool {
         let me = self.post.me();
         if let Err(fault) = kept::adopted(&self.engine, me.id.map(|id| id.incarnation), space) {
             error!(%fault, "the store cannot be written: this server ends");
             self.end = Some(Err(store_error(&self.config, &fault)));
-            return;
+            return false;
         }
         if me.cell == CellId(0) {
             self.post.set_me(Me { cell: space.cluster, ..me });
         }
+        true
     }
 
     /// The process goes on, under another name, on the same store.

@@ -110,7 +110,7 @@ impl Voter {
         match end {
             Ok(()) => {
                 info!(address = %self.address, "the cell has let its replica here go");
-                if let Err(reason) = self.forget().and_then(|()| self.keep(None)) {
+                if let Err(reason) = self.forget() {
                     error!(%reason, "that the cell has let its replica go could not be kept");
                 }
             }
@@ -145,8 +145,10 @@ impl Voter {
         self.engine.put_note(kept::VOTER, &note.to_bytes()).map_err(NodeError::Store)
     }
 
-    /// A replica that starts without memory is a new one; that is always safe.
+    /// A replica that starts without memory is a new one; that is always safe. One with a part of it is not: nothing
+    /// starts here after a process that ended on the way, until a replica is wanted again and the rest is gone.
     fn forget(&self) -> Result<(), NodeError> {
+        self.keep(None)?;
         let Some(path) = self.folder.as_ref().filter(|path| path.exists()) else { return Ok(()) };
         std::fs::remove_dir_all(path).map_err(|error| NodeError::Disk {
             what: "remove",
