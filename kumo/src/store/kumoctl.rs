@@ -44,7 +44,7 @@ enum Order {
     Attach {
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
-        /// Give up data of which every server is lost
+        /// Give up data of which every server is lost. Stop first what may still run out of the managers' sight
         #[arg(long)]
         accept_data_loss: bool,
         #[command(flatten)]
