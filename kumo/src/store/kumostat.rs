@@ -118,9 +118,7 @@ async fn all(manager: SocketAddr, item: Item, out: Out) -> Result<(), Failure> {
     let mut value = json!({ "servers": values });
     let (mut verdict, mut last) = (None, String::new());
     if item == Item::Hscheck {
-        let same = reports
-            .iter()
-            .all(|(_, report)| report.as_ref().is_ok_and(|report| number(report) == stat.space.number));
+        let same = reports.iter().all(|(address, report)| holds(&stat, *address, report.as_ref().ok()));
         value["manager"] = json!(stat.space.number.to_string());
         value["same"] = json!(same);
         rows.push(row([&"manager", &stat.space.number, &settled(&stat.space)]));
@@ -147,6 +145,16 @@ pub fn servers(stat: &Stat) -> Vec<SocketAddr> {
     let connected = stat.servers.iter().filter(|server| server.connected).map(|server| server.server.address);
     let all: BTreeSet<SocketAddr> = members.chain(connected).collect();
     all.into_iter().collect()
+}
+
+/// It has the manager's hash space, or needs none.
+fn holds(stat: &Stat, address: SocketAddr, report: Option<&ServerReport>) -> bool {
+    let Some(report) = report else { return false };
+    let member = stat.space.members.iter().any(|member| member.address == address);
+    report
+        .space
+        .as_ref()
+        .map_or(!member, |space| (space.cluster, space.number) == (stat.space.cluster, stat.space.number))
 }
 
 fn number(report: &ServerReport) -> SpaceNumber {
@@ -262,7 +270,7 @@ Items:
   items                        values stored
   stats                        all of these and more
   rhs whs                      the servers that keys are read from, and those that a replace goes to
-  hscheck                      the hash space it holds; with -m: whether all hold the manager's (status 1 if not)
+  hscheck                      the hash space it holds; with -m: whether all that are attached hold the manager's (status 1 if not)
   replstat                     writes that wait for copies, and how far a replace is
 
 Examples:

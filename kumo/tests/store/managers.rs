@@ -1,7 +1,7 @@
 //! Managers that are killed while clients work: the master in a replace, and all of them.
 
 use crate::client::Client;
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, strings, until};
 use crate::load::Load;
 use bytes::BytesMut;
 use kumo_cluster::control::{ControlAnswer, ControlRequest, ToolAnswer, ToolRequest};
@@ -174,6 +174,33 @@ fn managers_that_forgot_everything_are_refused_until_the_operator_rebuilds() {
     let tally = load.finish();
     println!("managers that forgot everything: 3 of 3 took effect; {tally}");
     assert!(tally.operations() >= 7 * OPERATIONS_BETWEEN);
+}
+
+#[test]
+fn a_spare_server_serves_managers_that_forgot_everything() {
+    let mut cluster = Cluster::start_forgetful(1, 2);
+    cluster.add_server();
+    let spare = cluster.servers[2].address.to_string();
+    let waits =
+        |cluster: &Cluster| strings(&cluster.try_stat()?["not_attached"]).contains(&spare).then_some(());
+    until("it is known", || waits(&cluster));
+    // It has heard of more changes than the new cell will make.
+    cluster.servers[1].kill();
+    cluster.until_fault(1);
+    cluster.order(&["detach"]);
+    cluster.until_settled();
+    cluster.managers[0].kill();
+    cluster.servers[0].kill();
+    cluster.gateway.kill();
+    cluster.managers[0].run();
+    until("it is known again", || waits(&cluster));
+    cluster.attach();
+    cluster.until_active(1);
+    cluster.gateway.run();
+    cluster.until_served();
+    let mut client = Client::open(cluster.gateway.address).unwrap();
+    assert!(client.set("key", "value").unwrap());
+    assert_eq!(client.get("key").unwrap().as_deref(), Some("value"));
 }
 
 const OPERATIONS_BETWEEN: u64 = 500;

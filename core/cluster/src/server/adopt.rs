@@ -28,6 +28,11 @@ impl<S: Store> Server<S> {
             return;
         }
         let me = space.index_of(self.settings.id);
+        // Belonging begins with being attached: until then the next space may be of another cluster, whose numbers say
+        // nothing about this one's.
+        if self.settings.cluster.is_none() && me.is_none() {
+            return;
+        }
         let world = World::new(space.clone(), me, self.world.as_ref(), self.settings.broken);
         match self.drop_leftovers(&world) {
             Ok(true) => {}
@@ -38,7 +43,6 @@ impl<S: Store> Server<S> {
             }
         }
         self.postponed = self.postponed.take().filter(|later| later.number > space.number);
-        // Belonging begins with being attached: one that was only shown a space may still go elsewhere.
         if me.is_some() {
             self.settings.cluster = Some(space.cluster);
             effects.push(ServerEffect::KeepSpace(space.clone()));

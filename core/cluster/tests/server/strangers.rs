@@ -1,11 +1,13 @@
 //! What another cluster left in a store, and what another cell says.
 
-use super::house::{House, manager, set};
+use super::disk::Disk;
+use super::house::{House, manager, set, settings};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Clock, Kind, MemberState, Message, Operation, Record, Reply, ServerEffect, ServerInput,
+    Answer, Clock, Kind, MemberState, Message, Operation, Record, Reply, Server, ServerEffect, ServerInput,
     SpaceNumber, Stamp, Store,
 };
+use kumo_paxos::{CellId, Time};
 
 #[test]
 fn what_another_cluster_stamped_is_replaced_on_every_copy() {
@@ -40,4 +42,21 @@ fn an_owner_stays_when_another_cell_does_not_want_it() {
     };
     assert!(!exits(&mut house, 0), "it owns what others need");
     assert!(exits(&mut house, 3), "it owns nothing");
+}
+
+/// Managers that forget everything begin to count anew; who was never attached has nothing that could be undercut.
+#[test]
+fn who_was_only_shown_a_space_goes_by_the_one_that_names_it() {
+    let mut server = Server::new(settings(3), Disk::default(), Time(0));
+    let mut show = |cluster: u128, number: u64, servers: usize| {
+        let mut space = House::new(servers, 1, 1).space;
+        (space.cluster, space.number) = (CellId(cluster), SpaceNumber(number));
+        let input = ServerInput::Manager(manager(), Message::NewSpace { space });
+        server.step(Time(0), input, &mut Vec::new());
+        server.space().map(|space| (space.cluster.0, space.number.0))
+    };
+    assert_eq!(show(1, 50, 3), None, "it has no part in it");
+    assert_eq!(show(2, 7, 4), Some((2, 7)));
+    assert_eq!(show(1, 51, 4), Some((2, 7)), "it belongs to the one that named it first");
+    assert_eq!(show(2, 8, 3), Some((2, 8)), "and hears of all that follows");
 }
