@@ -211,9 +211,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// Without a job, what the next one was to do is taken back.
     pub(super) fn cancel_job(&mut self, entry: Entry) -> Result<(), Objection> {
         if self.space.job.is_none() {
-            return Err(Objection::NoJob);
+            if self.attach_wanted.is_empty() && self.detach_wanted.is_empty() {
+                return Err(Objection::NoJob);
+            }
+            self.attach_wanted.clear();
+            self.detach_wanted.clear();
+            return Ok(());
         }
         let mut draft = Draft { job: None, whs_changed: true, ..Draft::of(&self.space) };
         draft.whs = draft.rhs.clone();

@@ -1,6 +1,6 @@
 //! [`Desk`]: operators' requests, each answered when its effect is seen in what was executed, or when it cannot have one.
 
-use super::orders::{Hindrance, is_foreign};
+use super::orders::{Hindrance, is_foreign, not_attached};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
@@ -252,18 +252,27 @@ impl Manager {
 
     fn planned(&self, now: Time, attach: &[SocketAddr], detach: &[SocketAddr], cluster: &Cluster) -> Served {
         let space = cluster.space();
-        let outside: Vec<SocketAddr> =
-            self.outside(now, space).into_iter().map(|server| server.address).collect();
+        if space.job.is_some() {
+            return refused(Objection::JobRuns.to_string());
+        }
         if attach.len() + detach.len() > crate::MEMBERS_MAX {
             return refused(Objection::TooManyServers.to_string());
         }
         let attached = |address| space.rhs.iter().any(|&index| space.member(index).address == address);
-        if let Some(stranger) = detach.iter().find(|&&address| !attached(address)) {
-            return refused(format!("{stranger} is not attached"));
+        if let Some(&stranger) = detach.iter().find(|&&address| !attached(address)) {
+            return refused(not_attached(stranger, space));
         }
-        let attach = if attach.is_empty() && detach.is_empty() { &outside[..] } else { attach };
+        let outside = self.outside(now, space).into_iter().map(|server| server.address);
+        let all = attach.is_empty() && detach.is_empty();
+        let comes =
+            |address: &SocketAddr| all || !space.rhs.is_empty() && cluster.attach_wanted().contains(address);
+        let attach: Vec<SocketAddr> = outside.filter(comes).chain(attach.iter().copied()).collect();
+        let detach: Vec<SocketAddr> = cluster.detach_wanted().iter().chain(detach).copied().collect();
         let usage = |address| self.peers.life_at(address).map_or(Usage::default(), |heard| heard.alive.usage);
-        Served::Answer(Box::new(ControlAnswer::Plan(plan(space, attach, detach, usage))))
+        match plan(space, &attach, &detach, usage) {
+            Some(plan) => Served::Answer(Box::new(ControlAnswer::Plan(plan))),
+            None => refused(Objection::NoTaker.to_string()),
+        }
     }
 
     fn begin_backup(

@@ -296,13 +296,22 @@ pub(super) fn is_foreign(heard: &Heard, space: &Space) -> bool {
 fn to_detach(named: &[SocketAddr], space: &Space) -> Result<Vec<SocketAddr>, String> {
     let attached: Vec<SocketAddr> = space.rhs.iter().map(|&index| space.member(index).address).collect();
     if let Some(stranger) = named.iter().find(|address| !attached.contains(address)) {
-        return Err(format!("{stranger} is not attached"));
+        return Err(not_attached(*stranger, space));
     }
     let detach = if named.is_empty() { lost(space) } else { named.to_vec() };
     if detach.is_empty() {
         return Err("nothing to detach: no attached server is fault".to_owned());
     }
     Ok(detach)
+}
+
+/// Why it cannot be detached.
+pub(super) fn not_attached(address: SocketAddr, space: &Space) -> String {
+    let comes = space.whs.iter().any(|&index| space.member(index).address == address);
+    match comes {
+        true => format!("{address} is being attached: `job cancel` takes that back"),
+        false => format!("{address} is not attached"),
+    }
 }
 
 fn want(attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Order {

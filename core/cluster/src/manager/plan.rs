@@ -6,16 +6,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Compares the ring that is read with the one that a replace would go to. Amounts are estimated from what the servers
-/// store, as if it lay evenly in their parts of the ring.
+/// store, as if it lay evenly in their parts of the ring. None: nobody would be there for part of it.
 pub(super) fn plan(
     space: &Space,
     attach: &[SocketAddr],
     detach: &[SocketAddr],
     usage: impl Fn(SocketAddr) -> Usage,
-) -> Plan {
+) -> Option<Plan> {
     let now = ring(space.rhs.iter().map(|&index| space.member(index).clone()).collect());
     let after = ring(members_after(space, attach, detach));
     let (table_now, table_after) = (Table::new(&now), Table::new(&after));
+    if !now.members.is_empty() && table_after.arcs().iter().any(|arc| arc.primary().is_none()) {
+        return None;
+    }
     let mut parts: BTreeMap<SocketAddr, Part> = BTreeMap::new();
     for arc in table_now.arcs() {
         for &owner in &arc.owners {
@@ -49,7 +52,7 @@ pub(super) fn plan(
         records += portion(stored.items);
     }
     let shares = parts.into_iter().map(|(server, part)| part.change(server)).collect();
-    Plan { shares, bytes: narrow(bytes), records: narrow(records) }
+    Some(Plan { shares, bytes: narrow(bytes), records: narrow(records) })
 }
 
 /// Widths on the ring, of 2^64 in all.

@@ -178,6 +178,14 @@ fn what_is_wanted_is_done_by_the_next_replace() {
     log.order(want(&[], &[1])).unwrap();
     assert!(log.cluster.attach_wanted().is_empty());
     assert_eq!(log.cluster.detach_wanted().len(), 1);
+    // The replace under way first, then what the next one was to do.
+    log.order(Order::Cancel).unwrap();
+    assert_eq!(log.cluster.detach_wanted().len(), 1);
+    let number = log.number();
+    log.order(Order::Cancel).unwrap();
+    assert!(log.cluster.detach_wanted().is_empty());
+    assert_eq!(log.number(), number);
+    assert_eq!(log.order(Order::Cancel), Err(Objection::NoJob));
 }
 
 #[test]

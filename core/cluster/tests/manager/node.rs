@@ -256,6 +256,7 @@ fn requests_are_refused_with_the_reason() {
         (ControlRequest::Rebuild { accept_data_loss: false }, "nothing to rebuild"),
         (ControlRequest::Backup { suffix: "../x".to_owned() }, "suffix"),
         (ControlRequest::Plan { attach: vec![], detach: addresses([9]) }, "is not attached"),
+        (ControlRequest::Plan { attach: vec![], detach: addresses([1, 2, 3]) }, "no acting server"),
     ];
     for (request, reason) in cases {
         bench.ask(request.clone());
@@ -283,9 +284,26 @@ fn a_replace_goes_its_way_when_the_servers_report() {
     assert!((3 * 4096 - 8..=3 * 4096).contains(&parts), "three copies of the ring: {parts}");
     assert!(plan.records.abs_diff((comer.gained * 1000) >> 32) < 20, "{plan:?}");
 
+    // What was to wait for the next replace is a part of any.
+    bench.ask(ControlRequest::Detach { servers: addresses([1]), replace: false });
+    bench.ask(ControlRequest::Plan { attach: vec![], detach: vec![] });
+    let Some(ControlAnswer::Plan(plan)) = bench.answers.pop() else { panic!("no plan") };
+    let leaver = plan.shares.iter().find(|share| share.server == address(1)).unwrap();
+    assert_eq!(leaver.after, 0);
+    bench.ask(ControlRequest::Cancel);
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+
     bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
     assert!(bench.log.cluster.space().job.is_some());
+    for (request, reason) in [
+        (ControlRequest::Plan { attach: vec![], detach: vec![] }, "a replace is under way"),
+        (ControlRequest::Detach { servers: addresses([4]), replace: true }, "is being attached"),
+    ] {
+        bench.ask(request);
+        let Some(ControlAnswer::Refused(said)) = bench.answers.pop() else { panic!("not refused: {reason}") };
+        assert!(said.contains(reason), "{said}");
+    }
     let all = [1, 2, 3, 4].map(|number| (u64::from(number), server(number, 1)));
     bench.pass(1_000_000, &all);
     assert!(bench.log.cluster.space().settled() && bench.log.cluster.space().job.is_none());

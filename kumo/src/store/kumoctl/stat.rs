@@ -114,8 +114,7 @@ pub fn only_wanted(stat: &Stat, detach: &[SocketAddr]) -> Option<String> {
     let named: Vec<String> = detach.iter().filter(only).map(SocketAddr::to_string).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "not attached yet, only wanted by the next replace, which cannot be taken back: {}; stop that server, since \
-             a replace leaves out who is not there, or detach it after the replace",
+            "not attached yet, only wanted by the next replace: {}; `job cancel` takes back all that it was to do",
             named.join(", ")
         )
     })
