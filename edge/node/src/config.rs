@@ -61,6 +61,8 @@ pub enum NodeError {
     Listen { address: SocketAddr, error: io::Error },
     #[error("--data {} is in use by another process", .0.display())]
     DataInUse(PathBuf),
+    #[error("--data {} is a server's store", .0.display())]
+    DataIsStore(PathBuf),
     #[error("data in {} is of a newer format ({found}; this kumo reads up to {known})", .path.display())]
     NewerFormat { path: PathBuf, found: u32, known: u32 },
     #[error("{} is not a kumo file", .0.display())]

@@ -127,6 +127,11 @@ pub fn is_ours(name: &str) -> bool {
     numbered || name == FORMAT || name == LOCK || name == ROOM || name.ends_with(NOTE)
 }
 
+/// Whether a folder is a store, whoever uses it: nobody else may put files there.
+pub fn is_taken(path: &Path) -> bool {
+    path.join(FORMAT).exists()
+}
+
 pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
 const FORMAT: &str = "FORMAT";

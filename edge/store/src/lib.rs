@@ -57,7 +57,7 @@ mod tests;
 pub use backup::Backup;
 pub use engine::Engine;
 pub use error::OpenError;
-pub use folder::FORMAT_VERSION;
+pub use folder::{FORMAT_VERSION, is_taken};
 pub use layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, RECORD_BYTES};
 pub use merge::{Merged, MergedSource, merge};
 pub use notes::NOTE_BYTES_MAX;

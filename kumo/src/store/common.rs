@@ -91,7 +91,7 @@ impl Common {
 }
 
 /// A time that passes between two things: not none at all.
-fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     let time = crate::target::seconds(text)?;
     match time >= INTERVAL_MIN {
         true => Ok(time),

@@ -1,6 +1,6 @@
 //! `kumo-gateway`: the memcached port of the store.
 
-use super::common::{self, Common};
+use super::common::{self, Common, interval};
 use super::process::Process;
 use crate::address;
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ pub struct Gateway {
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
     /// All tries of a request together
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::target::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = interval)]
     request_timeout: Duration,
     #[command(flatten)]
     http: Http,

@@ -35,6 +35,9 @@ impl Directory {
     /// Makes the folder if it is missing, and locks it.
     pub fn open(path: &Path) -> Result<Directory, NodeError> {
         let fault = |what| move |error| NodeError::Disk { what, path: path.to_owned(), error };
+        if kumo_store::is_taken(path) {
+            return Err(NodeError::DataIsStore(path.to_owned()));
+        }
         make(path, sync_if_readable).map_err(fault("create folder"))?;
         let lock = OpenOptions::new()
             .write(true)
@@ -249,6 +252,20 @@ mod tests {
         assert_eq!(error.to_string(), format!("--data {} is in use by another process", path.display()));
         drop(first);
         Directory::open(&path).unwrap();
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_servers_store_is_left_alone() {
+        let path = crate::durable::scratch("store");
+        let engine = kumo_store::Engine::open(&path, Default::default()).map(|(engine, _)| engine);
+        drop(engine.unwrap());
+        let names =
+            || fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        let before = names();
+        let error = Directory::open(&path).unwrap_err();
+        assert_eq!(error.to_string(), format!("--data {} is a server's store", path.display()));
+        assert_eq!(names(), before);
         fs::remove_dir_all(path).unwrap();
     }
 
