@@ -3,7 +3,8 @@
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault};
 use crate::engine::{Core, Files};
 use crate::error::OpenError;
-use crate::folder::{Folder, LOCK, is_ours};
+use crate::folder::{Folder, Format, LOCK, is_ours};
+use crate::manifest::Manifest;
 use crate::segment::{Segment, hint_name};
 use kumo_cluster::Fault;
 use std::io;
@@ -80,8 +81,10 @@ fn clear(disk: &dyn Disk, unfinished: &Path) -> io::Result<()> {
     names.iter().filter(|name| *name != LOCK).try_for_each(|name| disk.remove(&unfinished.join(name)))
 }
 
-/// Gives the finished store its name.
+/// Says what the finished store holds, and gives it its name.
 pub fn finish(disk: &dyn Disk, unfinished: &Path, destination: &Path) -> Result<(), Fault> {
+    Manifest::write(disk, unfinished)?;
+    Format::Copy.write(disk, unfinished)?;
     let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
     let named = disk
         .sync_folder(unfinished)

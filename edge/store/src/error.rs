@@ -14,6 +14,9 @@ pub enum OpenError {
     Foreign(PathBuf),
     #[error("{}: store format {version}, this program knows {known}", path.display(), known = crate::FORMAT_VERSION)]
     Newer { path: PathBuf, version: u32 },
+    /// Only for a backup, or the result of a merge: what is there is not what was written.
+    #[error("{}: the backup is not complete: {file} {lack}", path.display())]
+    Incomplete { path: PathBuf, file: String, lack: Lack },
     /// Only for what must not be there yet: a backup or the result of a merge.
     #[error("{}: already exists", .0.display())]
     Exists(PathBuf),
@@ -26,4 +29,18 @@ pub enum OpenError {
     /// Names file and offset, or the call that failed.
     #[error(transparent)]
     Fault(#[from] Fault),
+}
+
+/// What is wrong with a file of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lack {
+    #[error("is missing")]
+    Missing,
+    #[error("has {found} bytes, not {listed}")]
+    Bytes { found: u64, listed: u64 },
+    #[error("is damaged")]
+    Damaged,
+    /// Of another backup: its records do not follow those before.
+    #[error("does not belong to it")]
+    Foreign,
 }

@@ -2,21 +2,34 @@
 
 use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
 use crate::error::OpenError;
+use crate::manifest::{MANIFEST, Manifest};
 use crate::notes::{NOTE, ROOM};
 use crate::segment::number_of;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The format of the folder, which its file `FORMAT` names in one line: `kumo store 1`. Changed when an older
-/// program could not read what a newer one writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest format of a folder. Raised when an older program could not read what a newer one writes.
+pub const FORMAT_VERSION: u32 = Format::Copy as u32;
+
+/// What a folder is, which its file `FORMAT` names in one line: `kumo store 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Format {
+    /// A store that is written to: its segments come and go.
+    Store = 1,
+    /// A backup, or the result of a merge, that nobody has written to yet: its manifest says what must be there. A format
+    /// of its own, since the manifest may be what got lost, and since an older program would write beside it and leave it
+    /// as it is.
+    Copy = 2,
+}
 
 /// A store's folder, locked as long as this lives.
 ///
 /// | file                 | content                                             |
 /// |----------------------|-----------------------------------------------------|
-/// | `FORMAT`             | `kumo store 1`                                      |
+/// | `FORMAT`             | `kumo store 1`; of a backup `kumo store 2`          |
+/// | `MANIFEST`           | of a backup: which files it has, and their lengths  |
 /// | `LOCK`               | nothing; locked by the process that uses the folder |
 /// | `0000000001.segment` | records                                             |
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
@@ -37,7 +50,7 @@ impl Folder {
     /// Opens the folder, makes it if need be (and may write), and tells whether it was made.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, access: Access) -> Result<(Folder, bool), OpenError> {
         let failed = |error| fault("open", path, &error);
-        let created = match disk.what(path).map_err(failed)? {
+        let empty = match disk.what(path).map_err(failed)? {
             What::Missing if access == Access::Read => return Err(OpenError::Missing(path.into())),
             What::Missing => {
                 disk.create_folder(path).map_err(|error| fault("create", path, &error))?;
@@ -47,17 +60,22 @@ impl Folder {
             }
             What::File => return Err(foreign_file(&*disk, path)?),
             // Looked at before the lock: nothing is left behind in a folder that is not ours.
-            What::Folder => !is_store(&*disk, path)?,
+            What::Folder => Format::read(&*disk, path)?.is_none(),
         };
-        if created && access == Access::Read {
+        if empty && access == Access::Read {
             return Err(OpenError::Foreign(path.into()));
         }
         let locked = disk.lock(&path.join(LOCK), access).map_err(|error| fault("lock", path, &error))?;
         let Some(lock) = locked else { return Err(OpenError::Locked(path.into())) };
-        if created {
-            let line = format!("{FORMAT_LINE}{FORMAT_VERSION}\n");
-            let written = write_whole(&*disk, path, FORMAT, &[line.as_bytes()]);
-            written.map_err(|error| fault("write", &path.join(FORMAT), &error))?;
+        // Whoever had the lock until now may have changed it.
+        let format = Format::read(&*disk, path)?;
+        match format {
+            None => Format::Store.write(&*disk, path)?,
+            Some(Format::Copy) => Manifest::check(&*disk, path)?,
+            Some(Format::Store) => {}
+        }
+        if access == Access::Write {
+            release(&*disk, path)?;
         }
         let folder = Folder {
             disk,
@@ -69,7 +87,7 @@ impl Folder {
         if access == Access::Write {
             folder.reserve();
         }
-        Ok((folder, created))
+        Ok((folder, format.is_none()))
     }
 
     pub fn names(&self) -> Result<Vec<String>, Fault> {
@@ -88,25 +106,49 @@ impl Folder {
     }
 }
 
-/// Whether the folder is a store of ours; false if it is empty and may become one.
-fn is_store(disk: &dyn Disk, path: &Path) -> Result<bool, OpenError> {
-    let failed = |error| fault("open", path, &error);
-    let names = disk.list(path).map_err(failed)?;
-    if !names.iter().any(|name| name == FORMAT) {
-        // A crash at the very first start leaves these two.
-        let unfinished = format!("{FORMAT}{UNFINISHED}");
-        let empty = names.iter().all(|name| *name == LOCK || *name == unfinished);
-        return if empty { Ok(false) } else { Err(OpenError::Foreign(path.into())) };
+impl Format {
+    /// What a folder is; none if it is empty and may become a store.
+    fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Format>, OpenError> {
+        let failed = |error| fault("open", path, &error);
+        let names = disk.list(path).map_err(failed)?;
+        if !names.iter().any(|name| name == FORMAT) {
+            // A crash at the very first start leaves these two.
+            let unfinished = format!("{FORMAT}{UNFINISHED}");
+            let empty = names.iter().all(|name| *name == LOCK || *name == unfinished);
+            return if empty { Ok(None) } else { Err(OpenError::Foreign(path.into())) };
+        }
+        let file = disk.open(&path.join(FORMAT), Access::Read).map_err(failed)?;
+        let Ok(bytes) = read_whole(&*file, FORMAT_BYTES_MAX) else {
+            return Err(OpenError::Foreign(path.into()));
+        };
+        let line = std::str::from_utf8(&bytes).ok().and_then(|line| line.strip_suffix('\n'));
+        let number = line.and_then(|line| line.strip_prefix(FORMAT_LINE));
+        match number.and_then(|number| number.parse().ok()) {
+            Some(1) => Ok(Some(Format::Store)),
+            Some(2) => Ok(Some(Format::Copy)),
+            Some(version) if version > FORMAT_VERSION => Err(OpenError::Newer { path: path.into(), version }),
+            Some(_) | None => Err(OpenError::Foreign(path.into())),
+        }
     }
-    let file = disk.open(&path.join(FORMAT), Access::Read).map_err(failed)?;
-    let Ok(bytes) = read_whole(&*file, FORMAT_BYTES_MAX) else { return Err(OpenError::Foreign(path.into())) };
-    let line = std::str::from_utf8(&bytes).ok().and_then(|line| line.strip_suffix('\n'));
-    let version = line.and_then(|line| line.strip_prefix(FORMAT_LINE)).and_then(|number| number.parse().ok());
-    match version {
-        Some(FORMAT_VERSION) => Ok(true),
-        Some(version) if version > FORMAT_VERSION => Err(OpenError::Newer { path: path.into(), version }),
-        Some(_) | None => Err(OpenError::Foreign(path.into())),
+
+    /// Says what the folder is from now on. Durable when this returns.
+    pub fn write(self, disk: &dyn Disk, path: &Path) -> Result<(), Fault> {
+        let line = format!("{FORMAT_LINE}{}\n", self as u32);
+        let written = write_whole(disk, path, FORMAT, &[line.as_bytes()]);
+        written.map_err(|error| fault("write", &path.join(FORMAT), &error))
     }
+}
+
+/// Makes a store of a copy that was found whole, before any of its files changes. The format is on the disk before the
+/// manifest goes, so a crash leaves a whole copy or a store. A manifest beside the format of a store is left of a try
+/// that ended in between, perhaps since the disk failed: then the format is written again.
+fn release(disk: &dyn Disk, path: &Path) -> Result<(), Fault> {
+    let manifest = path.join(MANIFEST);
+    if disk.what(&manifest).map_err(|error| fault("open", &manifest, &error))? == What::Missing {
+        return Ok(());
+    }
+    Format::Store.write(disk, path)?;
+    disk.remove(&manifest).map_err(|error| fault("remove", &manifest, &error))
 }
 
 /// What to say of a file where a folder should be.
@@ -124,7 +166,7 @@ fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
 pub fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
-    numbered || name == FORMAT || name == LOCK || name == ROOM || name.ends_with(NOTE)
+    numbered || [FORMAT, LOCK, MANIFEST, ROOM].contains(&name) || name.ends_with(NOTE)
 }
 
 /// Whether a folder is a store, whoever uses it: nobody else may put files there.

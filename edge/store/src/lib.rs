@@ -27,7 +27,7 @@
 //! | `hint.rs`, `recovery.rs` | the start                                      |
 //! | `compaction.rs`, `attend.rs` | garbage, and the threads that work in the background |
 //! | `folder.rs`     | format, lock, notes                                     |
-//! | `backup.rs`, `merge.rs` | copies of stores                                |
+//! | `backup.rs`, `merge.rs`, `manifest.rs` | copies of stores, and whether they are whole |
 //! | `disk.rs`       | the seam to the file system, where tests let it fail    |
 
 mod arena;
@@ -44,6 +44,7 @@ mod index;
 mod layout;
 mod leaf;
 mod log;
+mod manifest;
 mod merge;
 mod notes;
 mod options;
@@ -56,7 +57,7 @@ mod tests;
 
 pub use backup::Backup;
 pub use engine::Engine;
-pub use error::OpenError;
+pub use error::{Lack, OpenError};
 pub use folder::{FORMAT_VERSION, is_taken};
 pub use layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, RECORD_BYTES};
 pub use merge::{Merged, MergedSource, merge};

@@ -4,6 +4,7 @@ use super::{key, record};
 use crate::{Engine, OpenError, Options, Sync, merge};
 use kumo_cluster::{KeyHash, Store};
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// A fresh folder, removed at the end.
@@ -54,7 +55,7 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     assert_eq!(refused(&folder), format!("{}: not a kumo store", folder.display()));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     for (format, text) in [
-        ("kumo store 2\n", "store format 2, this program knows 1"),
+        ("kumo store 3\n", "store format 3, this program knows 2"),
         ("kumo store 0\n", "not a kumo store"),
         ("kumo store 1", "not a kumo store"),
         ("kumo log 1\n", "not a kumo store"),
@@ -85,6 +86,34 @@ fn a_store_has_one_process() {
     assert_eq!(refused(&path), format!("{}: in use by another process", path.display()));
     drop(other);
     Engine::open(&path, Options::default()).unwrap();
+}
+
+#[test]
+fn a_backup_is_read_by_several_merges_at_once() {
+    let scratch = Scratch::new("merges");
+    let (store, backup) = (scratch.path("store"), scratch.path("backup"));
+    let (engine, _) = Engine::open(&store, Options::default()).unwrap();
+    for number in 1..100 {
+        engine.put(key(number).hash, &key(number).key, &record(number, 100)).unwrap();
+    }
+    engine.backup(&backup, &[]).unwrap();
+    let begin = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (begin, backup, destination) = (&begin, &backup, scratch.path(&format!("merged-{number}")));
+            scope.spawn(move || {
+                begin.wait();
+                let merged = merge(&destination, &[backup, backup]).unwrap();
+                assert_eq!(merged.items + merged.tombstones, 99);
+            });
+        }
+    });
+    assert!(backup.join("MANIFEST").is_file());
+    let (copy, opened) = Engine::open(&backup, Options::default()).unwrap();
+    assert_eq!(opened.items + opened.tombstones, 99);
+    assert!(!backup.join("MANIFEST").exists());
+    drop(copy);
+    Engine::open(&backup, Options::default()).unwrap();
 }
 
 #[test]
