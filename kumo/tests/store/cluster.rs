@@ -97,10 +97,14 @@ impl Cluster {
     }
 
     pub fn add_server_with(&mut self, options: &[&str]) {
+        self.add_server_at(&format!("store-{}", self.servers.len()), options);
+    }
+
+    /// With a store of that name.
+    pub fn add_server_at(&mut self, store: &str, options: &[&str]) {
         let index = self.servers.len();
         let (address, stream) = (free_addresses(1)[0], free_addresses(1)[0].port().to_string());
-        let mut arguments = words(&["server", "-v", "-l", &address.to_string(), "-L", &stream, "-s"]);
-        arguments.push(format!("store-{index}"));
+        let mut arguments = words(&["server", "-v", "-l", &address.to_string(), "-L", &stream, "-s", store]);
         let managers: Vec<SocketAddr> = self.managers.iter().map(|manager| manager.address).collect();
         arguments.extend(named(&managers));
         arguments.extend(words(options));

@@ -55,6 +55,28 @@ fn what_is_written_after_a_restore_wins_on_every_copy() {
     println!("restored {KEYS} keys of space {before:?} in space {:?}: all copies agree", number(&second));
 }
 
+#[test]
+fn a_copy_of_a_backup_that_is_not_complete_is_neither_merged_nor_served() {
+    let mut cluster = Cluster::start(1, 1, &[]);
+    cluster.order(&["backup", "nightly"]);
+    let backup = cluster.folder.path().join("store-0-nightly");
+    until("the backup is written", || backup.is_dir().then_some(()));
+    let segment = fs::File::options().write(true).open(backup.join("0000000001.segment")).unwrap();
+    let bytes = segment.metadata().unwrap().len();
+    segment.set_len(bytes / 2).unwrap();
+    let why = format!("the backup is not complete: 0000000001.segment has {} bytes, not {bytes}", bytes / 2);
+    let destination = cluster.folder.path().join("merged");
+    let output = Command::new(KUMO).arg("mergedb").args([&destination, &backup]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.lines().count() == 1 && said.contains(&why), "{said}");
+    assert!(!destination.exists());
+    cluster.add_server_at("store-0-nightly", &[]);
+    assert_eq!(cluster.servers[1].wait(), Some(1));
+    let log = cluster.servers[1].log();
+    assert!(log.contains(&format!("store-0-nightly: {why}")), "{log}");
+}
+
 /// Whoever is asked first, the other has nothing newer; and the one that was lost has nothing newer than both.
 fn assert_equal(cluster: &Cluster, copies: &[PathBuf], model: &BTreeMap<String, String>) {
     let lost = cluster.folder.path().join("store-0");
