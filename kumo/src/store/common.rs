@@ -124,6 +124,17 @@ pub fn warn_of_network(address: SocketAddr) {
     }
 }
 
+/// The path of a folder in a form to which a suffix can be added: what is named `db/` or `.` has others beside it, not in
+/// it.
+pub fn plain(path: PathBuf) -> PathBuf {
+    let plain: PathBuf = path.components().collect();
+    match plain.file_name() {
+        Some(_) => plain,
+        // Of a folder that is not there nothing is known: it is refused where it is used.
+        None => plain.canonicalize().unwrap_or(plain),
+    }
+}
+
 /// The managers that `-m` and `-p` name, each once. From one the others are learned.
 pub fn managers(manager: &str, more: &[String]) -> Result<Vec<SocketAddr>, Failure> {
     let named = std::iter::once(manager).chain(more.iter().map(String::as_str));
@@ -177,6 +188,27 @@ mod tests {
         assert_eq!(common.linger, kumo_node::LINGER);
         assert_eq!(crate::target::linger("0"), Ok(Duration::ZERO));
         assert!(crate::target::linger("10001").is_err() && crate::target::linger("-1").is_err());
+    }
+
+    #[test]
+    fn a_folder_is_named_so_that_others_are_beside_it() {
+        for (given, name) in [
+            ("db", "db"),
+            ("db/", "db"),
+            ("db//", "db"),
+            ("db/.", "db"),
+            ("./db/", "./db"),
+            ("../db/", "../db"),
+            ("/var//lib/kumo/", "/var/lib/kumo"),
+            ("/", "/"),
+        ] {
+            // Not as paths, which are equal with a slash at the end and without.
+            assert_eq!(plain(given.into()).as_os_str(), name, "{given}");
+        }
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(plain(".".into()), here);
+        assert_eq!(plain("./".into()), here);
+        assert_eq!(plain("..".into()), here.parent().unwrap());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `kumomergedb`: several stores, or backups of them, into one.
 
+use super::common;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command};
@@ -29,8 +30,9 @@ pub fn command_line() -> Command {
 
 pub fn run(kumomergedb: Kumomergedb) -> Result<(), Failure> {
     let sources: Vec<&Path> = kumomergedb.sources.iter().map(PathBuf::as_path).collect();
-    let merged = kumo_store::merge(&kumomergedb.destination, &sources)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    let destination = common::plain(kumomergedb.destination);
+    let merged =
+        kumo_store::merge(&destination, &sources).map_err(|error| Failure::refused(error.to_string()))?;
     let counts: Vec<_> = merged
         .sources
         .iter()
@@ -56,7 +58,7 @@ pub fn run(kumomergedb: Kumomergedb) -> Result<(), Failure> {
         for source in merged.sources.iter().filter(|source| source.torn_bytes > 0) {
             text += &format!("{}: a torn end of {} bytes\n", source.path.display(), source.torn_bytes);
         }
-        let destination = kumomergedb.destination.display();
+        let destination = destination.display();
         text + &format!("{destination}: {} values, {} tombstones\n", merged.items, merged.tombstones)
     })
 }

@@ -56,6 +56,23 @@ fn what_is_written_after_a_restore_wins_on_every_copy() {
 }
 
 #[test]
+fn a_slash_at_the_end_of_a_path_changes_nothing() {
+    let mut cluster = Cluster::start_detached(1, 0, &[]);
+    let path = |name: &str| cluster.folder.path().join(name);
+    let (store, backup, merged) = (path("store"), path("store-nightly"), path("merged/"));
+    cluster.add_server_at("store/", &[]);
+    until("the server is known", || (strings(&cluster.try_stat()?["not_attached"]).len() == 1).then_some(()));
+    cluster.attach();
+    cluster.until_served();
+    let output = cluster.kumoctl(&["backup", "nightly"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.trim_end().ends_with("  store-nightly"), "{said}");
+    assert!(backup.is_dir(), "beside the store");
+    assert!(fs::read_dir(&store).unwrap().all(|entry| entry.unwrap().path().is_file()), "not in it");
+    assert_eq!(merge(&merged, &[backup.join("")])["items"], 1);
+}
+
+#[test]
 fn a_copy_of_a_backup_that_is_not_complete_is_neither_merged_nor_served() {
     let mut cluster = Cluster::start(1, 1, &[]);
     cluster.order(&["backup", "nightly"]);

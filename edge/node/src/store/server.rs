@@ -40,7 +40,7 @@ pub struct ServerConfig {
     /// Where it listens, and its name for the others.
     pub listen: SocketAddr,
     pub managers: Vec<SocketAddr>,
-    /// A folder; none: in memory only.
+    /// A folder, without a separator at the end: backups are named after it. None: in memory only.
     pub store: Option<PathBuf>,
     pub sync: Sync,
     pub copies_min: usize,
