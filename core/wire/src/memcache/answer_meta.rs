@@ -51,9 +51,9 @@ impl MetaAnswer {
             }
             Outcome::Deleted => self.write_code("HD", &Facts::default(), out),
             Outcome::Number { number, cas, ttl } => self.write_number(*number, *cas, *ttl, out),
-            Outcome::NotStored => self.write_code("NS", &Facts::default(), out),
-            Outcome::Exists => self.write_code("EX", &Facts::default(), out),
-            Outcome::NotFound => self.write_code("NF", &Facts::default(), out),
+            Outcome::NotStored => self.write_code("NS", &self.of_nothing(), out),
+            Outcome::Exists => self.write_code("EX", &self.of_nothing(), out),
+            Outcome::NotFound => self.write_code("NF", &self.of_nothing(), out),
             Outcome::Description(item) => self.write_description(item, out),
             Outcome::Ok => out.put_slice(b"MN\r\n"),
             Outcome::Failed(failure) => write_failure(failure, out),
@@ -66,6 +66,12 @@ impl MetaAnswer {
             | Outcome::Authenticated
             | Outcome::Continue => misplaced(outcome, out),
         }
+    }
+
+    /// Of an item that is not as the request would have it. Where a set tells the cas unique that it made, memcached tells
+    /// that there is none; the others say nothing of it.
+    fn of_nothing(&self) -> Facts {
+        Facts { cas: (self.verb == MetaVerb::Store).then_some(0), ..Facts::default() }
     }
 
     fn write_item(&self, item: &Item, out: &mut BytesMut) {
