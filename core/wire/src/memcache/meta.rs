@@ -14,13 +14,13 @@ use std::ops::Range;
 /// `mg key flags*`
 pub(super) fn get(frame: &Bytes, words: Words, length: usize) -> Result<Request, Refused> {
     let line = Line::read(MetaVerb::Get, &frame[..length], words)?;
-    Ok(line.request(frame, Command::Get { keys: Keys::One(line.key(frame)), touch: line.flags.expiry }))
+    line.request(frame, Command::Get { keys: Keys::One(line.key(frame)), touch: line.flags.expiry })
 }
 
 /// `md key flags*`
 pub(super) fn delete(frame: &Bytes, words: Words, length: usize) -> Result<Request, Refused> {
     let line = Line::read(MetaVerb::Delete, &frame[..length], words)?;
-    Ok(line.request(frame, Command::Delete { key: line.key(frame), cas: line.flags.cas }))
+    line.request(frame, Command::Delete { key: line.key(frame), cas: line.flags.cas })
 }
 
 /// `ma key flags*`
@@ -34,7 +34,7 @@ pub(super) fn arithmetic(frame: &Bytes, words: Words, length: usize) -> Result<R
     };
     let create = create.map(|expiry| Create { initial, expiry });
     let key = line.key(frame);
-    Ok(line.request(frame, Command::Arithmetic { key, sign, delta, create, cas, touch }))
+    line.request(frame, Command::Arithmetic { key, sign, delta, create, cas, touch })
 }
 
 /// `me key [b]`
@@ -49,7 +49,7 @@ pub(super) fn describe(frame: &Bytes, mut words: Words, length: usize) -> Result
     };
     let flags = Flags { value: false, quiet: false, base64, ..Flags::default() };
     let line = Line { verb: MetaVerb::Describe, key: key.clone(), rest: key.start..length, flags, decoded };
-    Ok(line.request(frame, Command::Describe { key: line.key(frame) }))
+    line.request(frame, Command::Describe { key: line.key(frame) })
 }
 
 /// `ms key bytes flags*`
@@ -59,8 +59,7 @@ pub(super) fn storing(line: &[u8], mut words: Words) -> Result<Storing, Refused>
     let length = length.ok_or(Refused::saying(BAD_FORMAT))?;
     // From here on the length is known, and the block goes where its line goes.
     let dropping = |reply| Refused::saying(reply).swallowing(length as u64 + 2);
-    let flags = Flags::read(MetaVerb::Store, line, words).map_err(dropping)?;
-    let decoded = flags.decoded(MetaVerb::Store, &line[key.clone()]).map_err(dropping)?;
+    let (flags, decoded) = Flags::read(MetaVerb::Store, line, &key, words).map_err(dropping)?;
     let mode = match flags.mode {
         None | Some(b'S') => Mode::Set,
         Some(b'E') => Mode::Add,
@@ -69,6 +68,9 @@ pub(super) fn storing(line: &[u8], mut words: Words) -> Result<Storing, Refused>
         Some(b'R') => Mode::Replace,
         Some(_) => return Err(dropping("CLIENT_ERROR invalid mode for ms M token\r\n")),
     };
+    if flags.opaque_too_long {
+        return Err(dropping(OPAQUE_TOO_LONG));
+    }
     // To memcached a replace with a cas is a set with it, and an add looks at none.
     let (mode, cas) = match mode {
         Mode::Replace if flags.cas.is_some() => (Mode::Set, flags.cas),
@@ -94,8 +96,7 @@ struct Line {
 impl Line {
     fn read(verb: MetaVerb, line: &[u8], mut words: Words) -> Result<Line, Refused> {
         let (key, rest) = key_word(verb, line, &mut words)?;
-        let flags = Flags::read(verb, line, words).map_err(Refused::saying)?;
-        let decoded = flags.decoded(verb, &line[key.clone()]).map_err(Refused::saying)?;
+        let (flags, decoded) = Flags::read(verb, line, &key, words).map_err(Refused::saying)?;
         Ok(Line { verb, key, rest, flags, decoded })
     }
 
@@ -103,11 +104,14 @@ impl Line {
         self.decoded.clone().unwrap_or_else(|| frame.slice(self.key.clone()))
     }
 
-    fn request(&self, frame: &Bytes, command: Command) -> Request {
-        let Flags { quiet, value, base64, .. } = self.flags;
+    fn request(&self, frame: &Bytes, command: Command) -> Result<Request, Refused> {
+        let Flags { quiet, value, base64, opaque_too_long, .. } = self.flags;
+        if opaque_too_long {
+            return Err(Refused::saying(OPAQUE_TOO_LONG));
+        }
         let answer =
             MetaAnswer { verb: self.verb, quiet, value, base64, line: frame.slice(self.rest.clone()) };
-        Request { answer: Answer::Meta(answer), command }
+        Ok(Request { answer: Answer::Meta(answer), command })
     }
 }
 
@@ -147,6 +151,8 @@ struct Flags {
     initial: u64,
     /// N
     create: Option<Expiry>,
+    /// O: told when nothing else is wrong with the line.
+    opaque_too_long: bool,
 }
 
 impl Default for Flags {
@@ -162,13 +168,20 @@ impl Default for Flags {
             delta: 1,
             initial: 0,
             create: None,
+            opaque_too_long: false,
         }
     }
 }
 
 impl Flags {
-    /// First which flags there are, then what they hold, as memcached does it: that decides which error is told.
-    fn read(verb: MetaVerb, line: &[u8], words: Words) -> Result<Flags, &'static str> {
+    /// The flags, and the key when they say that it is in base64. First which flags there are, then what they hold, as
+    /// memcached does it: that decides which error is told.
+    fn read(
+        verb: MetaVerb,
+        line: &[u8],
+        key: &Range<usize>,
+        words: Words,
+    ) -> Result<(Flags, Option<Bytes>), &'static str> {
         let mut seen = 0u128;
         for word in words.clone() {
             let flag = line[word.start];
@@ -181,15 +194,28 @@ impl Flags {
             }
             seen |= bit;
         }
-        let mut flags = Flags::default();
+        let (mut flags, mut decoded, mut wrong) = (Flags::default(), None, None);
         for word in words {
-            flags.take(&line[word]).map_err(|reply| match reply {
-                // The one that is told as it is by every command.
-                OPAQUE_TOO_LONG => OPAQUE_TOO_LONG,
-                reply => worded(verb, reply),
-            })?;
+            let taken = match line[word.start] {
+                b'b' => flags.take_key(&line[key.clone()]).map(|key| decoded = Some(key)),
+                _other => flags.take(&line[word]),
+            };
+            wrong = match taken {
+                Ok(()) => wrong,
+                // The last is told; but client flags have no words of their own.
+                Err(BAD_FORMAT) => wrong.or(Some(BAD_FORMAT)),
+                Err(reply) => Some(reply),
+            };
         }
-        Ok(flags)
+        match wrong {
+            None => Ok((flags, decoded)),
+            Some(reply) => Err(worded(verb, reply)),
+        }
+    }
+
+    fn take_key(&mut self, word: &[u8]) -> Result<Bytes, &'static str> {
+        self.base64 = true;
+        base64::decode(word).map(Bytes::from).ok_or("CLIENT_ERROR error decoding key\r\n")
     }
 
     fn take(&mut self, word: &[u8]) -> Result<(), &'static str> {
@@ -197,7 +223,6 @@ impl Flags {
         let seconds =
             || signed(token).map(Expiry::spelled).ok_or("CLIENT_ERROR bad token in command line format\r\n");
         match word[0] {
-            b'b' => self.base64 = true,
             b'q' => self.quiet = true,
             b'v' => self.value = true,
             b'T' => self.expiry = Some(seconds()?),
@@ -218,20 +243,10 @@ impl Flags {
             },
             b'D' => self.delta = unsigned(token).ok_or("CLIENT_ERROR invalid numeric delta value\r\n")?,
             b'J' => self.initial = unsigned(token).ok_or("CLIENT_ERROR invalid numeric initial value\r\n")?,
-            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(OPAQUE_TOO_LONG),
+            b'O' => self.opaque_too_long = token.len() > OPAQUE_BYTES_MAX,
             _ => {}
         }
         Ok(())
-    }
-
-    fn decoded(&self, verb: MetaVerb, key: &[u8]) -> Result<Option<Bytes>, &'static str> {
-        if !self.base64 {
-            return Ok(None);
-        }
-        match base64::decode(key) {
-            Some(key) => Ok(Some(key.into())),
-            None => Err(worded(verb, "CLIENT_ERROR error decoding key\r\n")),
-        }
     }
 }
 
