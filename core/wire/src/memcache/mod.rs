@@ -31,6 +31,8 @@
 //! | binary: `touch`, `gat`, `stat` with bytes too many | loses its place in the stream | `Invalid arguments`, closes |
 //! | guarded text: requests sent before the answer to a login | their replies are dropped | every request is answered |
 //! | guarded text: line above 2048 bytes | closes without a word, if it was cut | closes without a word |
+//! | `stats` with `items`, `slabs`, `conns`, `cachedump` | tells what is in the memory of one process | nothing but its end |
+//! | `stats` with `sizes_enable`, `sizes_disable` | a line without an end | `ERROR` |
 //! | `slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `refresh_certs` | memory and watchers of one process | `ERROR` |
 //! | `mget` | `ERROR` | as `get` |
 //! | `me` | also last access, fetched, slab class | `exp`, `cas`, `size`: what a replica knows |

@@ -32,9 +32,7 @@ pub(super) fn command(frame: Bytes, length: usize) -> Result<Request, Refused> {
         b"flush_all" => flush_all(line),
         b"verbosity" => verbosity(line),
         b"version" => Ok(answered(false, Command::Version)),
-        b"stats" => {
-            Ok(answered(false, Command::Stats { argument: frame.slice(trimmed(line, words.rest())) }))
-        }
+        b"stats" => stats(&frame, length, words.rest()),
         b"quit" => Ok(answered(true, Command::Quit)),
         b"shutdown" => Err(Refused::saying("ERROR: shutdown not enabled\r\n")),
         _ => Err(unknown(line)),
@@ -234,6 +232,30 @@ fn verbosity(line: &[u8]) -> Result<Request, Refused> {
     }
 }
 
+/// `stats [name argument*]`. Most names are the gateway's matter.
+fn stats(frame: &Bytes, length: usize, argument: Range<usize>) -> Result<Request, Refused> {
+    let line = &frame[..length];
+    let words = FewWords::of(line);
+    if words.count > 1 && words.word(1) == b"cachedump" {
+        check_dump(&words).map_err(Refused::saying)?;
+    }
+    Ok(answered(false, Command::Stats { argument: frame.slice(trimmed(line, argument)) }))
+}
+
+/// `stats cachedump class limit`: tools try it out to see what a server knows, so it is refused in memcached's words.
+fn check_dump(words: &FewWords) -> Result<(), &'static str> {
+    if words.count < 4 {
+        return Err("CLIENT_ERROR bad command line\r\n");
+    }
+    let class = unsigned(words.word(2)).ok_or(BAD_FORMAT)?;
+    unsigned(words.word(3)).ok_or(BAD_FORMAT)?;
+    // As there, of the number's last 32 bits.
+    match class as u32 {
+        ..SLAB_CLASSES => Ok(()),
+        _none => Err("CLIENT_ERROR Illegal slab id\r\n"),
+    }
+}
+
 /// A browser, or whatever a web page makes it send, is hung up on: what follows the line is not for us either.
 fn unknown(line: &[u8]) -> Refused {
     let last = line.rsplit(|&byte| byte == b' ').find(|word| !word.is_empty());
@@ -267,6 +289,9 @@ pub(super) const ERROR: &str = "ERROR\r\n";
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format\r\n";
 const BAD_EXPIRY: &str = "CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+
+/// memcached's classes of items by their size, of which there are none here.
+const SLAB_CLASSES: u32 = 64;
 
 /// What memcached takes for a length at all, with the two bytes that end a block: 2³¹ − 1.
 pub(super) const LENGTH_MAX: usize = i32::MAX as usize - 2;

@@ -53,6 +53,7 @@ impl Model {
                 // The text protocol hangs up without a word, which its decoder says by wanting no reply.
                 answer.write(&Outcome::Ok, out);
             }
+            Command::Stats { argument } => stats(&answer, &argument, out),
             command => answer.write(&self.outcome(command), out),
         }
     }
@@ -99,15 +100,12 @@ impl Model {
             }
             Command::Verbosity | Command::Noop => Outcome::Ok,
             Command::Version => Outcome::Version("1.6.18"),
-            Command::Stats { argument } => match &argument[..] {
-                b"reset" => Outcome::StatsReset,
-                b"detail on" => Outcome::Ok,
-                _ => Outcome::NoSuchStats,
-            },
             Command::Sasl(Sasl::List | Sasl::Auth { .. } | Sasl::Step { .. } | Sasl::Login { .. }) => {
                 unreachable!("the decoder knows")
             }
-            Command::Get { .. } | Command::Describe { .. } | Command::Quit => unreachable!("answered above"),
+            Command::Get { .. } | Command::Describe { .. } | Command::Stats { .. } | Command::Quit => {
+                unreachable!("answered above")
+            }
         }
     }
 
@@ -168,6 +166,23 @@ impl Model {
     fn live(&self, key: &Bytes) -> Option<Stored> {
         self.items.get(key).filter(|stored| stored.expires == 0 || stored.expires > NOW).cloned()
     }
+}
+
+/// Of an empty memory.
+fn stats(answer: &Answer, argument: &[u8], out: &mut BytesMut) {
+    let text = matches!(answer, Answer::Text { .. });
+    let outcome = match argument.split(|&byte| byte == b' ').next() {
+        Some(b"reset") => Outcome::StatsReset,
+        Some(b"items") => Outcome::End,
+        Some(b"cachedump") if text => Outcome::End,
+        Some(b"sizes") => {
+            answer.write(&Outcome::Stat { name: "sizes_status", value: "disabled" }, out);
+            Outcome::End
+        }
+        _ if argument == b"detail on" => Outcome::Ok,
+        _ => Outcome::NoSuchStats,
+    };
+    answer.write(&outcome, out);
 }
 
 /// Everything that `pieces` lead to, in their order: the bytes to send, and whether to hang up.

@@ -37,7 +37,10 @@ impl Stats {
         let mut tell = |name: &str, value: String| {
             answer.write(&Outcome::Stat { name, value: &value }, &mut out);
         };
-        match &argument[..] {
+        // The first word says what is asked for; memcached overlooks what it does not need.
+        let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let is_binary = matches!(answer, memcache::Answer::Binary { .. });
+        match words.next().unwrap_or_default() {
             b"" => self.general(now, &mut tell),
             b"settings" => {
                 tell("maxconns", self.connections_max.to_string());
@@ -48,9 +51,11 @@ impl Stats {
                 tell("flush_enabled", if self.allow_flush { "yes" } else { "no" }.to_owned());
             }
             // There are no slabs and no list of the least recently used here: nothing is ever evicted.
-            b"items" | b"slabs" | b"sizes" | b"conns" => {}
-            dump if dump.starts_with(b"cachedump ") => {}
-            detail if let Some(wish) = detail_wish(detail) => return detailed(wish, answer),
+            b"items" | b"slabs" => {}
+            // These two are known in text alone.
+            b"cachedump" | b"conns" if !is_binary => {}
+            b"sizes" => tell("sizes_status", "disabled".to_owned()),
+            b"detail" => return detailed(words.next().unwrap_or_default(), answer),
             b"reset" => {
                 // Only taken off what is told here: whoever scrapes counts on numbers that only grow.
                 *self.before.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
@@ -105,12 +110,6 @@ impl Stats {
         count("evictions", 0);
         count("threads", self.metrics.workers().len() as u64);
     }
-}
-
-/// The word after `detail`, if that is what is asked for; memcached looks at no other.
-fn detail_wish(argument: &[u8]) -> Option<&[u8]> {
-    let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-    (words.next() == Some(b"detail")).then(|| words.next().unwrap_or_default())
 }
 
 /// Keys are not counted by their prefixes, of which there may be any number: the dump is empty.
