@@ -17,19 +17,22 @@
 //! | line longer than a read | closes without a word, if it was cut | `CLIENT_ERROR line too long`, then closes, however it was cut |
 //! | multi-key line of `gat`, `gats` | as above | as long as that of `get`: [`KEYS_LINE_BYTES_MAX`] |
 //! | client flags above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
-//! | expiry above 31 bits (text, meta) | taken modulo 2³² | taken as it is, but for the last thirty days below 2³²: negative, as libmemcached spells them |
+//! | expiry beyond 31 bits (text, meta) | taken modulo 2³² | taken as it is, but for the last thirty days below 2³²: negative, as libmemcached spells them |
 //! | length above 32 bits | taken modulo 2³² | `CLIENT_ERROR bad command line format` |
 //! | value too large for `set` | the old value is dropped | a refused request changes nothing |
 //! | value of exactly 1 MiB | too large, with its header | accepted: the limit is the value's own |
 //! | `incr`, `decr` to fewer digits | pads with spaces in place | stores the digits |
 //! | `incr`, `decr` of a value of nothing but white space | reads on in what lies behind it in memory | not a number |
 //! | `touch`, `gat`, `gats`, `mg` with `T` | keep the cas unique | change it: it is the clock of the version, and a touch makes one |
-//! | `t` before `T` in one line | what was left before the touch | what is left after it, wherever `t` stands |
+//! | `t` before `T`, or before the `N` by which `ma` creates | what was left before it, of a new number `t-1` | what is left after it, wherever `t` stands |
+//! | `T` before `N` in a `ma` that creates | the later flag's expiry | that of `T`, as for a number that is there |
+//! | `t` of a number that `ma` creates and that is over at once | counts down from 2³² | `t0` |
+//! | `q` of a `ma` that creates | is answered all the same | silent: a success like others |
 //! | zero byte in a line | ends the line | a byte like others |
 //! | text `get` with a key too long | drops replies before it that were not sent yet | answers every request |
 //! | binary: unknown opcode with a body | loses its place in the stream | the body is skipped |
 //! | binary: `touch`, `gat`, `stat` with bytes too many | loses its place in the stream | `Invalid arguments`, closes |
-//! | guarded text: requests sent before the answer to a login | their replies are dropped | every request is answered |
+//! | guarded text: several lines sent at once, up to the login | the last of their replies alone is sent | every line is answered |
 //! | guarded text: line above 2048 bytes | closes without a word, if it was cut | closes without a word |
 //! | `stats` with `items`, `slabs`, `conns`, `cachedump` | tells what is in the memory of one process | nothing but its end |
 //! | `stats` with `sizes_enable`, `sizes_disable` | a line without an end | `ERROR` |

@@ -44,6 +44,16 @@ fn a_guarded_port_answers_as_memcached() {
     }
 }
 
+/// The same of a guarded port: memcached drops all but the last of these replies.
+#[test]
+fn every_line_before_the_login_is_answered() {
+    let sent = b"set x 0 0 6\r\nann no\r\nadd a 0 0 1\r\nx\r\nget a\r\n";
+    let (replied, closed) = guarded_conversation([&sent[..]].into_iter());
+    let unauthenticated = "CLIENT_ERROR unauthenticated\\r\\n".repeat(3);
+    assert_eq!(shown(&replied), format!("CLIENT_ERROR authentication failure\\r\\n{unauthenticated}"));
+    assert!(!closed);
+}
+
 #[test]
 fn a_login_too_long_is_dropped_unread() {
     let mut decoder = Decoder::new(VALUE_BYTES_MAX).guarded();
@@ -182,6 +192,10 @@ fn deviations_are_deliberate() {
     // A time beyond 31 bits; but -1 in 32 bits without a sign is -1.
     assert_eq!(said(b"ms a 2 T4200000000\r\nxx\r\nmg a\r\n").0, "HD\\r\\nHD\\r\\n");
     assert_eq!(said(b"ms a 2 T4294967295\r\nxx\r\nmg a\r\n").0, "HD\\r\\nEN\\r\\n");
+    // Where the flags of a number that is created stand does not matter; and it is created quietly, if it is to be.
+    assert_eq!(said(b"ma a t N60\r\nma b T90 N60 t\r\nmg b t\r\n").0, "HD t60\\r\\nHD t90\\r\\nHD t90\\r\\n");
+    assert_eq!(said(b"ma a N-1 t\r\nmg a\r\n").0, "HD t0\\r\\nEN\\r\\n");
+    assert_eq!(said(b"ma a N0 q v\r\nmg a v\r\n").0, "VA 1\\r\\n0\\r\\n");
     for flag in ["h", "l", "N30", "R30"] {
         assert_eq!(said(format!("mg a {flag}\r\n").as_bytes()).0, "CLIENT_ERROR invalid flag\\r\\n");
     }
