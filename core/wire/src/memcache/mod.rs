@@ -28,6 +28,7 @@
 //! | `T` before `N` in a `ma` that creates | the later flag's expiry | that of `T`, as for a number that is there |
 //! | `t` of a number that `ma` creates and that is over at once | counts down from 2³² | `t0` |
 //! | `q` of a `ma` that creates | is answered all the same | silent: a success like others |
+//! | `ma` with an opaque too long | changes the number, then says so | a refused request changes nothing |
 //! | zero byte in a line | ends the line | a byte like others |
 //! | text `get` with a key too long | drops replies before it that were not sent yet | answers every request |
 //! | binary: unknown opcode with a body | loses its place in the stream | the body is skipped |
@@ -39,7 +40,7 @@
 //! | `slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `refresh_certs` | memory and watchers of one process | `ERROR` |
 //! | `mget` | `ERROR` | as `get` |
 //! | `me` | also last access, fetched, slab class | `exp`, `cas`, `size`: what a replica knows |
-//! | `k` of an item that was stored with `b` | answers in base64 | answers as the request spelled it |
+//! | `k` of an item that was stored with `b` and is asked for without, or the other way round | answers as it was stored | answers as the request spelled it |
 //!
 //! A connection of a guarded port can do nothing before it has said who it is: in binary by SASL PLAIN, as memcached's
 //! `-S`, in text by a first `set` of user and password, as memcached's `-Y`.

@@ -196,6 +196,11 @@ fn deviations_are_deliberate() {
     assert_eq!(said(b"ma a t N60\r\nma b T90 N60 t\r\nmg b t\r\n").0, "HD t60\\r\\nHD t90\\r\\nHD t90\\r\\n");
     assert_eq!(said(b"ma a N-1 t\r\nmg a\r\n").0, "HD t0\\r\\nEN\\r\\n");
     assert_eq!(said(b"ma a N0 q v\r\nmg a v\r\n").0, "VA 1\\r\\n0\\r\\n");
+    let opaque = format!("ma a O{}\r\n", "1".repeat(32));
+    assert_eq!(
+        said(format!("set a 0 0 1\r\n1\r\n{opaque}mg a v\r\n").as_bytes()).0,
+        "STORED\\r\\nCLIENT_ERROR opaque token too long\\r\\nVA 1\\r\\n1\\r\\n"
+    );
     for flag in ["h", "l", "N30", "R30"] {
         assert_eq!(said(format!("mg a {flag}\r\n").as_bytes()).0, "CLIENT_ERROR invalid flag\\r\\n");
     }
