@@ -154,7 +154,7 @@ async fn obey(order: Order, manager: SocketAddr, out: Out) -> Result<(), Failure
             (ControlRequest::Detach { servers, replace: true }, wait.wait)
         }
         Order::DetachNoreplace { servers } => {
-            let servers = detachable(manager, &servers).await?;
+            let servers = addresses(&servers)?;
             (ControlRequest::Detach { servers, replace: false }, false)
         }
         Order::Replace { wait } => (ControlRequest::Replace, wait.wait),

@@ -67,17 +67,24 @@ impl Cluster {
         self.make_if_changed(entry, draft)
     }
 
+    /// Each takes back the other, of a server that is where it is wanted already.
     pub(super) fn want(&mut self, attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Result<(), Objection> {
         let mut attach_wanted = self.attach_wanted.clone();
         let mut detach_wanted = self.detach_wanted.clone();
+        let space = &self.space;
+        let place = |address| space.rhs.iter().find(|&&index| space.member(index).address == address);
+        let stays = |index: &u16| {
+            !matches!(space.member(*index).state, MemberState::Fault { .. }) && space.whs.contains(index)
+        };
         for address in attach {
             detach_wanted.remove(&address);
-            attach_wanted.insert(address);
+            if !place(address).is_some_and(stays) {
+                attach_wanted.insert(address);
+            }
         }
         for address in detach {
             attach_wanted.remove(&address);
-            let attached = self.space.rhs.iter().any(|&index| self.space.member(index).address == address);
-            if attached {
+            if place(address).is_some() {
                 detach_wanted.insert(address);
             }
         }
@@ -211,15 +218,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Without a job, what the next one was to do is taken back.
     pub(super) fn cancel_job(&mut self, entry: Entry) -> Result<(), Objection> {
         if self.space.job.is_none() {
-            if self.attach_wanted.is_empty() && self.detach_wanted.is_empty() {
-                return Err(Objection::NoJob);
-            }
-            self.attach_wanted.clear();
-            self.detach_wanted.clear();
-            return Ok(());
+            return Err(Objection::NoJob);
         }
         let mut draft = Draft { job: None, whs_changed: true, ..Draft::of(&self.space) };
         draft.whs = draft.rhs.clone();

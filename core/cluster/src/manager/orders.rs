@@ -43,7 +43,21 @@ impl Manager {
         cluster: &Cluster,
     ) -> Option<Result<Order, Hindrance>> {
         let number = cluster.space().number;
+        let all_in = |servers: &[SocketAddr], wanted: &BTreeSet<SocketAddr>| {
+            !servers.is_empty() && servers.iter().all(|server| wanted.contains(server))
+        };
         Some(match request {
+            // What waits for the next replace is taken back by its opposite.
+            ControlRequest::Attach { servers, replace: false, .. }
+                if all_in(servers, cluster.detach_wanted()) =>
+            {
+                Ok(want(servers.clone(), Vec::new()))
+            }
+            ControlRequest::Detach { servers, replace: false }
+                if all_in(servers, cluster.attach_wanted()) =>
+            {
+                Ok(want(Vec::new(), servers.clone()))
+            }
             ControlRequest::Attach { servers, replace, accept_data_loss } => {
                 match self.to_attach(servers, cluster) {
                     Ok(attach) if *replace => self.attach(attach, *accept_data_loss, cluster),

@@ -336,9 +336,12 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) {
-        let (server, sent, has) = (alive.server, alive.sent, alive.space);
+        let (server, sent, has, belongs) = (alive.server, alive.sent, alive.space, alive.cluster.is_some());
         self.peers.servers.insert(server, Heard { alive, at: now, connection: Some(connection) });
-        self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
+        // Who was never attached keeps no space but one that names it.
+        if belongs || cluster.space().index_of(server).is_some() {
+            self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
+        }
         if let Some(lease) = self.lease(now, server, sent, cluster) {
             effects.push(ManagerEffect::Send(connection, lease));
         }

@@ -88,7 +88,12 @@ fn members_after(space: &Space, attach: &[SocketAddr], detach: &[SocketAddr]) ->
         !detach.contains(&member.address) && !replaced
     };
     let rhs = space.rhs.iter().map(|&index| space.member(index));
-    let mut members: Vec<Member> = rhs.filter(stays).cloned().collect();
+    // Who came back as a last owner acts when the replace is done.
+    let acting = |member: &Member| match member.state {
+        MemberState::Returned { .. } => Member { state: MemberState::Active, ..member.clone() },
+        MemberState::Active | MemberState::Fault { .. } => member.clone(),
+    };
+    let mut members: Vec<Member> = rhs.filter(stays).map(acting).collect();
     for &address in attach {
         if members.iter().all(|member| member.address != address) {
             let incarnation = Incarnation(u128::MAX);

@@ -290,8 +290,14 @@ fn a_replace_goes_its_way_when_the_servers_report() {
     let Some(ControlAnswer::Plan(plan)) = bench.answers.pop() else { panic!("no plan") };
     let leaver = plan.shares.iter().find(|share| share.server == address(1)).unwrap();
     assert_eq!(leaver.after, 0);
-    bench.ask(ControlRequest::Cancel);
+    bench.ask(ControlRequest::Attach { servers: addresses([1]), replace: false, accept_data_loss: false });
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    assert!(bench.log.cluster.detach_wanted().is_empty() && bench.log.cluster.attach_wanted().is_empty());
+    bench.ask(ControlRequest::Attach { servers: addresses([4]), replace: false, accept_data_loss: false });
+    assert_eq!(bench.log.cluster.attach_wanted().len(), 1);
+    bench.ask(ControlRequest::Detach { servers: addresses([4]), replace: false });
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    assert!(bench.log.cluster.attach_wanted().is_empty());
 
     bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));

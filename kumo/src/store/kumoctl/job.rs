@@ -22,7 +22,7 @@ pub enum JobOrder {
     Pause,
     /// Go on
     Resume,
-    /// Give it up: the data stays where it was. Without one, take back what the next one was to attach and detach
+    /// Give it up: the data stays where it was
     Cancel,
     /// How much each server may send for it
     Rate {

@@ -114,7 +114,7 @@ pub fn only_wanted(stat: &Stat, detach: &[SocketAddr]) -> Option<String> {
     let named: Vec<String> = detach.iter().filter(only).map(SocketAddr::to_string).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "not attached yet, only wanted by the next replace: {}; `job cancel` takes back all that it was to do",
+            "not attached yet, only wanted by the next replace: {}; `detach-noreplace` takes that back",
             named.join(", ")
         )
     })
