@@ -118,7 +118,7 @@ async fn all(manager: SocketAddr, item: Item, out: Out) -> Result<(), Failure> {
     let mut value = json!({ "servers": values });
     let (mut verdict, mut last) = (None, String::new());
     if item == Item::Hscheck {
-        let same = reports.iter().all(|(address, report)| holds(&stat, *address, report.as_ref().ok()));
+        let same = reports.iter().all(|(_, report)| holds(&stat, report.as_ref().ok()));
         value["manager"] = json!(stat.space.number.to_string());
         value["same"] = json!(same);
         rows.push(row([&"manager", &stat.space.number, &settled(&stat.space)]));
@@ -148,9 +148,9 @@ pub fn servers(stat: &Stat) -> Vec<SocketAddr> {
 }
 
 /// It has the manager's hash space, or needs none.
-fn holds(stat: &Stat, address: SocketAddr, report: Option<&ServerReport>) -> bool {
+fn holds(stat: &Stat, report: Option<&ServerReport>) -> bool {
     let Some(report) = report else { return false };
-    let member = stat.space.members.iter().any(|member| member.address == address);
+    let member = stat.space.index_of(report.server).is_some();
     report
         .space
         .as_ref()

@@ -183,7 +183,6 @@ impl Metrics for ServerMetrics {
         match (self.place.get(), self.managers.get()) {
             (ACTS, _) => None,
             (NO_SPACE, 0) => Some("no manager is connected, and no hash space known"),
-            (NO_SPACE, _) => Some("not attached: no hash space was heard of yet"),
             _outside => Some("not attached, or lost: kumoctl MANAGER attach brings it in"),
         }
     }

@@ -310,6 +310,9 @@ impl ServerNode {
 
     /// What was put must be where a kill of this process cannot take it, before anybody hears of it.
     fn store_and_send(&mut self, now: Time) {
+        if matches!(self.end, Some(Err(_))) {
+            self.effects.clear();
+        }
         if self.effects.is_empty() {
             return;
         }

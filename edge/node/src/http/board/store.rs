@@ -111,7 +111,7 @@ impl Row<'_> {
             "lease_ms": report.map(|report| report.lease_ms),
             "lag": {
                 "heard_ms": heard.map(|heard| heard.heard_ms),
-                "behind": heard.map(|heard| heard.space < seen.stat.space.number),
+                "behind": heard.filter(|_| self.place.is_some()).map(|heard| heard.space < seen.stat.space.number),
                 "pending": report.map(|report| report.pending),
                 "dirty": report.map(|report| report.dirty),
             },
