@@ -59,7 +59,7 @@ pub struct Alive {
     pub stamped: SpaceNumber,
     /// Over all that such a store holds: without a copy, only those with the same digest may be a ring.
     pub digest: u64,
-    /// The space it has adopted: for the switch, this is its confirmation.
+    /// The space it has adopted: for the switch, this is its confirmation. 0: it was never attached.
     pub space: SpaceNumber,
     /// Its own clock at sending: comes back with the lease.
     pub sent: Time,
