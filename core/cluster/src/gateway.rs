@@ -136,7 +136,7 @@ impl Gateway {
             (Message::Flushed { space, seq }, Speaker::Server(server)) => {
                 self.flush_done(server, space, seq, effects);
             }
-            (Message::NewSpace { space }, _) => self.new_space(now, from, space, effects),
+            (Message::NewSpace { space }, _) => self.new_space(now, from, *space, effects),
             (Message::WantSpace { above }, _) => self.want_space(from, above, effects),
             (Message::Registered { nonce, gateway }, Speaker::Manager(_)) => {
                 self.registered(now, nonce, gateway, effects);

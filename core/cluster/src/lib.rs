@@ -49,6 +49,7 @@ mod cluster;
 pub mod control;
 mod early;
 mod gateway;
+mod guide;
 mod hash;
 mod identity;
 mod manager;

@@ -195,14 +195,15 @@ pub struct Recruit {
 }
 
 /// Everything that is said about the store.
-// The large ones are the frequent ones: boxing them would cost more than it saves.
+// The large ones are the frequent ones: boxing those would cost more than it saves. What is large and rare is boxed, for
+// every message is moved as the largest is.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     // Anyone to anyone.
     /// The newest space the sender has.
     NewSpace {
-        space: Space,
+        space: Box<Space>,
     },
     /// The sender has not heard of the space named to it: send it.
     WantSpace {
@@ -237,10 +238,11 @@ pub enum Message {
         key: StoreKey,
         record: Record,
     },
-    /// Stored (or exceeded), and marked.
+    /// All of these are stored (or exceeded), and marked.
     Replicated {
         epoch: SpaceNumber,
-        seq: u64,
+        first: u64,
+        last: u64,
     },
     /// Not stored: the disk is full. The primary goes on asking, and stamps nothing more for this server's keys.
     ReplicaFull {
@@ -355,7 +357,7 @@ pub enum Message {
     },
 
     // Server, gateway and manager.
-    Alive(Alive),
+    Alive(Box<Alive>),
     /// `sent` is the server's; valid for `micros` from then on its clock. `unix_millis`: the cell's time.
     Lease {
         sent: Time,
@@ -402,6 +404,12 @@ pub enum Message {
     Unwelcome {
         reason: String,
     },
+}
+
+impl Message {
+    pub fn new_space(space: Space) -> Message {
+        Message::NewSpace { space: Box::new(space) }
+    }
 }
 
 /// What a primary says is committed for a key; `record: None`: nothing is.
@@ -469,7 +477,7 @@ wire_enum!(Message {
     3 = Request(request),
     4 = Answer { seq, answer },
     5 = Replicate { epoch, seq, watermark, origin, key, record },
-    6 = Replicated { epoch, seq },
+    6 = Replicated { epoch, first, last },
     7 = ReplicaFull { epoch, seq },
     8 = Watermark { epoch, upto },
     9 = Confirm { space, ticket },

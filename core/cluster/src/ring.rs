@@ -1,5 +1,6 @@
 //! [`Table`]: for every place on the ring, who owns it; computed once from a [`Space`].
 
+use crate::guide::Guide;
 use crate::hash::{KeyHash, key_hash};
 use crate::space::{MemberState, Space};
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +16,7 @@ pub const POINTS: usize = 128;
 pub struct Table {
     /// Ascending by `last`; the final one ends at `u64::MAX`.
     arcs: Vec<Arc>,
+    guide: Guide,
 }
 
 /// A stretch of the ring in which every key has the same owners.
@@ -67,7 +69,8 @@ impl Table {
             arcs.push(arc);
             first = last.wrapping_add(1);
         }
-        Table { arcs }
+        let guide = Guide::new(arcs.iter().map(|arc| arc.last));
+        Table { arcs, guide }
     }
 
     /// The first acting owner in `whs` orders the keys: not a rule of the store, see
@@ -90,7 +93,7 @@ impl Table {
     }
 
     pub fn position(&self, hash: KeyHash) -> usize {
-        self.arcs.partition_point(|arc| arc.last < hash)
+        self.guide.find(hash, |number| self.arcs[number].last)
     }
 
     pub fn arc(&self, hash: KeyHash) -> &Arc {

@@ -117,8 +117,9 @@ impl Space {
 
     /// The member that is this very life of this server.
     pub fn index_of(&self, server: ServerId) -> Option<u16> {
-        let found = self.members.binary_search_by_key(&server, Member::id).ok()?;
-        Some(found as u16)
+        // A life's number is its own: to look at all of them is less than to halve by address, for a hundred servers too.
+        let is_it = |one: &Member| one.incarnation == server.incarnation && one.address == server.address;
+        Some(self.members.iter().position(is_it)? as u16)
     }
 
     /// The servers of both rings, for people: one place an address. While a replace runs, the ring that it goes to says

@@ -208,7 +208,7 @@ fn messages() -> Vec<Message> {
         .collect();
     messages.extend(answers().into_iter().map(|answer| Message::Answer { seq: 11, answer }));
     messages.extend([
-        Message::NewSpace { space: space() },
+        Message::new_space(space()),
         Message::WantSpace { above: number },
         Message::Flush { space: number, id: id(), lowest_open: 3, prefix: Bytes::from_static(b"app:") },
         Message::Flushed { space: number, seq: 9 },
@@ -220,7 +220,7 @@ fn messages() -> Vec<Message> {
             key: key(),
             record: record(Kind::Tombstone),
         },
-        Message::Replicated { epoch: number, seq: 1 },
+        Message::Replicated { epoch: number, first: 1, last: 3 },
         Message::ReplicaFull { epoch: number, seq: 1 },
         Message::Watermark { epoch: number, upto: 1 },
         Message::Confirm { space: number, ticket },
@@ -262,7 +262,7 @@ fn messages() -> Vec<Message> {
             lowest_open,
         },
         Message::CopyIdsStored { job, range: range(), after: None },
-        Message::Alive(alive()),
+        Message::Alive(Box::new(alive())),
         Message::Lease { sent: Time(1), micros: 2, unix_millis: 3 },
         Message::Register { nonce: 1 },
         Message::Registered { nonce: 1, gateway: GatewayId(3) },

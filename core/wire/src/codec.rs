@@ -185,6 +185,16 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+/// As the value itself.
+impl<T: Wire> Wire for Box<T> {
+    fn encode(&self, out: &mut Writer) {
+        (**self).encode(out);
+    }
+    fn decode(input: &mut Reader) -> Result<Self, Malformed> {
+        T::decode(input).map(Box::new)
+    }
+}
+
 impl<T: Wire> Wire for Vec<T> {
     fn encode(&self, out: &mut Writer) {
         write_list(self, out);

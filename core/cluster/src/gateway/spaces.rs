@@ -31,7 +31,7 @@ impl Gateway {
     /// Whoever lacks a space that this gateway named gets it here, without asking a manager.
     pub(super) fn want_space(&self, from: Speaker, above: SpaceNumber, effects: &mut Vec<GatewayEffect>) {
         let Some(space) = self.space().filter(|space| space.number > above) else { return };
-        let message = Message::NewSpace { space: space.clone() };
+        let message = Message::new_space(space.clone());
         effects.push(match from {
             Speaker::Manager(manager) => GatewayEffect::Manager(manager, message),
             Speaker::Server(server) => GatewayEffect::Server(server, message),

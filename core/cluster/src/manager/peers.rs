@@ -152,7 +152,7 @@ impl Peers {
         }
         entry.space = space.number;
         entry.space_at = now;
-        effects.push(ManagerEffect::Send(connection, Message::NewSpace { space: space.clone() }));
+        effects.push(ManagerEffect::Send(connection, Message::new_space(space.clone())));
     }
 
     /// Sends the space to who says that it has an older one; again after a while, in case the first was lost on

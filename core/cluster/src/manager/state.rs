@@ -149,7 +149,7 @@ impl Manager {
         effects: &mut Vec<ManagerEffect>,
     ) {
         match message {
-            Message::Alive(alive) => self.alive(now, connection, alive, cluster, effects),
+            Message::Alive(alive) => self.alive(now, connection, *alive, cluster, effects),
             Message::Probed { nonce } => self.probed(connection, nonce, effects),
             Message::Register { nonce } => self.register(now, connection, nonce, cluster, effects),
             Message::GatewayAlive { gateway, space } => {
@@ -162,7 +162,7 @@ impl Manager {
             }
             Message::NewSpace { space } => {
                 if self.peers.server_at(connection).is_some() && space.well_formed() {
-                    self.desk.offered(space);
+                    self.desk.offered(*space);
                 }
             }
             Message::BackedUp { suffix, path, error } => {

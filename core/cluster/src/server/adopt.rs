@@ -131,7 +131,7 @@ impl<S: Store> Server<S> {
             let at = gone.partition_point(|range: &Range| range.last < hash);
             gone.get(at).is_some_and(|range| range.contains(hash))
         };
-        self.dirty.retain(|key, _| !inside(key.hash));
+        self.dirty.retain(|key| !inside(key.hash));
         self.ids.forget(inside);
         // The notes matter while their piece is Catching in the same job only.
         self.replicated
@@ -272,7 +272,7 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         for (member, link) in world.space.members.iter().zip(&self.links) {
             if link.up {
-                let message = Message::NewSpace { space: world.space.clone() };
+                let message = Message::new_space(world.space.clone());
                 effects.push(ServerEffect::Server(member.id(), message));
             }
         }

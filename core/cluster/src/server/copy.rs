@@ -368,7 +368,7 @@ impl<S: Store> Server<S> {
 
     fn pending_in(&self, range: Range) -> impl Iterator<Item = (&StoreKey, &Pending)> {
         let first = StoreKey { hash: range.first, key: Bytes::new() };
-        self.pending.range(first..).take_while(move |(key, _)| key.hash <= range.last)
+        self.pending.from(&first).take_while(move |(key, _)| key.hash <= range.last)
     }
 
     /// Committed versions with their ids; what is under way is only named. True: sent.

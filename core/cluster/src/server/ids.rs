@@ -1,8 +1,8 @@
 //! [`Ids`]: requests that were executed, with their replies, as long as a gateway may ask again.
 
+use super::replies::Replies;
 use crate::{Answer, GatewayId, KeyHash, Remembered, Reply, RequestId};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// Request ids and replies by gateway. All owners of a key remember the same, so the next primary answers a
 /// retry instead of executing it again. (REPLICATION.md, rule 22)
@@ -13,14 +13,21 @@ pub(crate) struct Ids {
 
 #[derive(Clone, Debug, Default)]
 struct OfGateway {
-    /// Below it the gateway has all answers.
-    lowest_open: u64,
-    replies: BTreeMap<u64, (KeyHash, Reply)>,
+    /// Those that were executed. Closed up to the lowest that the gateway has no answer to.
+    replies: Replies,
     /// Requests that this server answered without writing anything. The others need not know: none of them can
     /// have executed one that the primary did not.
     negatives: BTreeMap<u64, Answer>,
-    /// Of all of them.
-    bytes: usize,
+}
+
+impl OfGateway {
+    fn lowest_open(&self) -> u64 {
+        self.replies.closed()
+    }
+
+    fn bytes(&self) -> usize {
+        self.replies.bytes() + self.negatives.len() * NEGATIVE_BYTES
+    }
 }
 
 /// Some of what is remembered, and up to where that is all; none: there is no more.
@@ -44,53 +51,44 @@ pub(crate) enum Known<'a> {
 impl Ids {
     pub fn look(&self, id: RequestId) -> Known<'_> {
         let Some(of) = self.gateways.get(&id.gateway) else { return Known::No };
-        if let Some((_, reply)) = of.replies.get(&id.seq) {
+        if let Some((_, reply)) = of.replies.get(id.seq) {
             return Known::Done(reply);
         }
         if let Some(answer) = of.negatives.get(&id.seq) {
             return Known::Negative(answer);
         }
-        if id.seq < of.lowest_open { Known::Closed } else { Known::No }
+        if id.seq < of.lowest_open() { Known::Closed } else { Known::No }
     }
 
     /// So much is remembered for that gateway that nothing new of it is taken on before it has acknowledged some. But
     /// the lowest request that it has open is: nothing else is acknowledged before that one is answered.
     pub fn must_wait(&self, id: RequestId) -> bool {
-        let full = |of: &&OfGateway| of.bytes >= REMEMBERED_BYTES_MAX;
-        self.gateways.get(&id.gateway).filter(full).is_some_and(|of| id.seq > of.lowest_open)
+        let full = |of: &&OfGateway| of.bytes() >= REMEMBERED_BYTES_MAX;
+        self.gateways.get(&id.gateway).filter(full).is_some_and(|of| id.seq > of.lowest_open())
     }
 
     pub fn remember(&mut self, id: RequestId, hash: KeyHash, reply: Reply) {
         let of = self.gateways.entry(id.gateway).or_default();
-        if id.seq >= of.lowest_open {
-            of.bytes += bytes_of(&reply);
-            let before = of.replies.insert(id.seq, (hash, reply));
-            of.bytes -= before.map_or(0, |(_, reply)| bytes_of(&reply));
-        }
+        of.replies.insert(id.seq, hash, reply);
     }
 
     pub fn negative(&mut self, id: RequestId, answer: Answer) {
         let of = self.gateways.entry(id.gateway).or_default();
-        if id.seq >= of.lowest_open && of.negatives.insert(id.seq, answer).is_none() {
-            of.bytes += ENTRY_BYTES;
+        if id.seq >= of.lowest_open() {
+            of.negatives.insert(id.seq, answer);
         }
     }
 
     /// The gateway has an answer to every request below.
     pub fn close(&mut self, gateway: GatewayId, lowest_open: u64) {
         let of = self.gateways.entry(gateway).or_default();
-        if lowest_open <= of.lowest_open {
+        if lowest_open <= of.lowest_open() {
             return;
         }
-        of.lowest_open = lowest_open;
         while let Some(entry) = of.negatives.first_entry().filter(|entry| *entry.key() < lowest_open) {
             entry.remove();
-            of.bytes -= ENTRY_BYTES;
         }
-        while let Some(entry) = of.replies.first_entry().filter(|entry| *entry.key() < lowest_open) {
-            let (_, reply) = entry.remove();
-            of.bytes -= bytes_of(&reply);
-        }
+        of.replies.close(lowest_open);
     }
 
     /// Those of keys that are `inside`, after that one, as many as one message and one step take.
@@ -100,10 +98,10 @@ impl Ids {
         let from = after.map_or(GatewayId(0), |after| after.gateway);
         for (&gateway, of) in self.gateways.range(from..) {
             let first = match after {
-                Some(after) if after.gateway == gateway => Bound::Excluded(after.seq),
-                _other => Bound::Unbounded,
+                Some(after) if after.gateway == gateway => after.seq.saturating_add(1),
+                _other => 0,
             };
-            for (&seq, (hash, reply)) in of.replies.range((first, Bound::Unbounded)) {
+            for (seq, (hash, reply)) in of.replies.from(first) {
                 let id = RequestId { gateway, seq };
                 looked += 1;
                 if inside(id, *hash) {
@@ -120,25 +118,19 @@ impl Ids {
     }
 
     pub fn lowest_open(&self) -> Vec<(GatewayId, u64)> {
-        self.gateways.iter().map(|(&gateway, of)| (gateway, of.lowest_open)).collect()
+        self.gateways.iter().map(|(&gateway, of)| (gateway, of.lowest_open())).collect()
     }
 
     /// Its write is not to be had here: this server cannot say that it was done.
     pub fn disown(&mut self, id: RequestId) {
         let Some(of) = self.gateways.get_mut(&id.gateway) else { return };
-        if let Some((_, reply)) = of.replies.remove(&id.seq) {
-            of.bytes -= bytes_of(&reply);
-        }
+        of.replies.remove(id.seq);
     }
 
     /// Forgets what belongs to keys that `gone` names.
     pub fn forget(&mut self, gone: impl Fn(KeyHash) -> bool) {
-        for OfGateway { replies, bytes, .. } in self.gateways.values_mut() {
-            replies.retain(|_, (hash, reply)| {
-                let stays = !gone(*hash);
-                *bytes -= if stays { 0 } else { bytes_of(reply) };
-                stays
-            });
+        for of in self.gateways.values_mut() {
+            of.replies.retain(|hash| !gone(hash));
         }
     }
 
@@ -158,8 +150,11 @@ fn bytes_of(reply: &Reply) -> usize {
 /// seconds at a hundred thousand requests a second with its lowest one unanswered.
 const REMEMBERED_BYTES_MAX: usize = 128 << 20;
 
-/// An entry without its data, and its share of the map.
+/// One in a message, without its data.
 const ENTRY_BYTES: usize = 112;
+
+/// One in its map.
+const NEGATIVE_BYTES: usize = 112;
 
 /// Replies in one message.
 const PART_BYTES_MAX: usize = 1 << 20;

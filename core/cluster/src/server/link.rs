@@ -59,6 +59,11 @@ impl Link {
     /// The number of a new frame.
     pub fn push(&mut self, key: StoreKey) -> u64 {
         self.frames.push_back(Frame { key, acknowledged: false, committed: false, again: false, before: 0 });
+        self.last()
+    }
+
+    /// The number of the newest frame.
+    pub fn last(&self) -> u64 {
         self.watermark + self.frames.len() as u64
     }
 
@@ -159,7 +164,7 @@ impl Link {
 
     /// The link is new: nothing that is not acknowledged can be relied upon to have arrived.
     pub fn begin_again(&mut self) {
-        self.again = (self.watermark, self.watermark + self.frames.len() as u64);
+        self.again = (self.watermark, self.last());
     }
 
     /// What is to be sent again next on a link that is new, at most so many.

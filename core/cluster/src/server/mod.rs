@@ -9,6 +9,7 @@ mod flush;
 mod holdings;
 mod ids;
 mod judge;
+mod keyed;
 mod link;
 mod origin;
 mod pace;
@@ -18,6 +19,7 @@ mod portrait;
 mod read;
 mod repair;
 mod replica;
+mod replies;
 mod settle;
 mod sweep;
 mod world;
@@ -30,6 +32,7 @@ use crate::{
 use copy::Copies;
 use holdings::Holdings;
 use ids::Ids;
+use keyed::Keyed;
 use kumo_paxos::Time;
 use kumo_session::{ConnectionId, UnixMillis};
 use link::Link;
@@ -70,7 +73,7 @@ pub struct Server<S: Store> {
     managers: BTreeSet<SocketAddr>,
     pending: Pendings,
     /// Records that may not be committed, as a replica knows them.
-    dirty: BTreeMap<StoreKey, Mark>,
+    dirty: Keyed<Mark>,
     /// While Catching: keys that came by Replicate since, which a copy must not touch.
     replicated: BTreeSet<StoreKey>,
     ids: Ids,
@@ -133,7 +136,7 @@ impl<S: Store> Server<S> {
             up: BTreeSet::new(),
             managers: BTreeSet::new(),
             pending: Pendings::default(),
-            dirty: BTreeMap::new(),
+            dirty: Keyed::default(),
             replicated: BTreeSet::new(),
             ids: Ids::default(),
             settlement: None,
@@ -249,10 +252,12 @@ impl<S: Store> Server<S> {
 
     fn server(&mut self, now: Time, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
         match message {
-            Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::NewSpace { space } => self.adopt(now, *space, effects),
             Message::WantSpace { above } => self.give_space(from, above, effects),
             Message::Replicate { .. } => self.replicate(from, message, effects),
-            Message::Replicated { epoch, seq } => self.replicated(now, from, epoch, seq, effects),
+            Message::Replicated { epoch, first, last } => {
+                self.replicated(now, from, epoch, first..=last, effects);
+            }
             Message::ReplicaFull { epoch, seq } => self.replica_full(from, epoch, seq),
             Message::Watermark { epoch, upto } => self.watermark(from, epoch, upto),
             Message::Confirm { space, ticket } => self.confirm(from, space, ticket, effects),
@@ -305,7 +310,7 @@ impl<S: Store> Server<S> {
                 self.pace.asked(now);
                 self.request(now, from, request, effects);
             }
-            Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::NewSpace { space } => self.adopt(now, *space, effects),
             Message::Flush { .. } => self.flush(now, from, message, effects),
             _other => {}
         }
@@ -313,12 +318,12 @@ impl<S: Store> Server<S> {
 
     fn manager(&mut self, now: Time, from: SocketAddr, message: Message, effects: &mut Vec<ServerEffect>) {
         match message {
-            Message::NewSpace { space } => self.adopt(now, space, effects),
+            Message::NewSpace { space } => self.adopt(now, *space, effects),
             Message::Lease { sent, micros, unix_millis } => self.leased(now, sent, micros, unix_millis),
             Message::WantSpace { above } => {
                 if let Some(world) = self.world.as_ref().filter(|world| world.number() > above) {
                     let space = world.space.clone();
-                    effects.push(ServerEffect::Manager(from, Message::NewSpace { space }));
+                    effects.push(ServerEffect::Manager(from, Message::new_space(space)));
                 }
             }
             // Those of another cell, which forgot this one, must not take the place of its own; and one that has not
@@ -380,7 +385,7 @@ impl<S: Store> Server<S> {
     fn give_space(&self, to: ServerId, above: SpaceNumber, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         if world.number() > above {
-            effects.push(ServerEffect::Server(to, Message::NewSpace { space: world.space.clone() }));
+            effects.push(ServerEffect::Server(to, Message::new_space(world.space.clone())));
         }
     }
 
@@ -412,7 +417,7 @@ impl<S: Store> Server<S> {
         let newest = world.number();
         if asked < newest && self.told.get(&to).is_none_or(|&told| told < newest) {
             self.told.insert(to, newest);
-            effects.push(ServerEffect::Gateway(to, Message::NewSpace { space: world.space.clone() }));
+            effects.push(ServerEffect::Gateway(to, Message::new_space(world.space.clone())));
         }
         self.answer(to, seq, Answer::WrongSpace { newest }, effects);
     }
@@ -440,7 +445,7 @@ impl<S: Store> Server<S> {
             full,
         };
         for &manager in self.managers.iter().filter(|&&one| only.is_none_or(|only| only == one)) {
-            effects.push(ServerEffect::Manager(manager, Message::Alive(alive.clone())));
+            effects.push(ServerEffect::Manager(manager, Message::Alive(Box::new(alive.clone()))));
         }
     }
 

@@ -1,6 +1,7 @@
 //! [`Pendings`]: the writes of a primary that not all of A(k) have acknowledged, and what waits behind them.
 
 use super::few::Few;
+use super::keyed::Keyed;
 use super::link::Frames;
 use crate::{Operation, Origin, Record, Request, RequestId, StoreKey};
 use kumo_session::ConnectionId;
@@ -10,7 +11,7 @@ use std::ops::Deref;
 /// By key. Knows how much memory all of them take, so that no more is ordered than is bearable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pendings {
-    writes: BTreeMap<StoreKey, Pending>,
+    writes: Keyed<Pending>,
     bytes: usize,
 }
 
@@ -41,17 +42,17 @@ impl Pendings {
     }
 
     pub fn insert(&mut self, key: StoreKey, pending: Pending) {
-        self.bytes += pending.bytes(&key);
-        if let Some(before) = self.writes.get(&key) {
-            self.bytes -= before.bytes(&key);
+        let key_bytes = key.key.len();
+        self.bytes += pending.bytes(key_bytes);
+        if let Some(before) = self.writes.insert(key, pending) {
+            self.bytes -= before.bytes(key_bytes);
         }
-        self.writes.insert(key, pending);
     }
 
     /// It is committed: what waited behind it is the caller's now.
     pub fn remove(&mut self, key: &StoreKey) -> Option<(Pending, Queue)> {
         let mut pending = self.writes.remove(key)?;
-        self.bytes -= pending.bytes(key);
+        self.bytes -= pending.bytes(key.key.len());
         let queue = std::mem::take(&mut pending.queue);
         Some((pending, queue))
     }
@@ -84,23 +85,24 @@ impl Pendings {
         pending.queue.extend(queue);
     }
 
-    pub fn take(&mut self) -> BTreeMap<StoreKey, Pending> {
-        self.bytes = 0;
-        std::mem::take(&mut self.writes)
+    /// All of them, in order.
+    pub fn take(&mut self) -> impl Iterator<Item = (StoreKey, Pending)> + use<> {
+        std::mem::take(self).writes.into_values()
     }
 }
 
 impl From<BTreeMap<StoreKey, Pending>> for Pendings {
     fn from(writes: BTreeMap<StoreKey, Pending>) -> Pendings {
-        let bytes = writes.iter().map(|(key, pending)| pending.bytes(key)).sum();
-        Pendings { writes, bytes }
+        let mut pendings = Pendings::default();
+        writes.into_iter().for_each(|(key, pending)| pendings.insert(key, pending));
+        pendings
     }
 }
 
 impl Deref for Pendings {
-    type Target = BTreeMap<StoreKey, Pending>;
+    type Target = Keyed<Pending>;
 
-    fn deref(&self) -> &BTreeMap<StoreKey, Pending> {
+    fn deref(&self) -> &Keyed<Pending> {
         &self.writes
     }
 }
@@ -128,9 +130,9 @@ impl Pending {
         self.waiter.into_iter().chain(queued)
     }
 
-    fn bytes(&self, key: &StoreKey) -> usize {
+    fn bytes(&self, key_bytes: usize) -> usize {
         let queued: usize = self.queue.iter().map(|(_, request)| bytes_of(request)).sum();
-        ENTRY_BYTES + key.key.len() + self.record.data.len() + queued
+        ENTRY_BYTES + key_bytes + self.record.data.len() + queued
     }
 }
 

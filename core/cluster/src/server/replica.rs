@@ -36,8 +36,7 @@ impl<S: Store> Server<S> {
         // tombstone that is collected already, and then this would bring back what was deleted.
         let committed = seq <= self.links[usize::from(index)].heard;
         if committed && !self.settings.broken.is(Mutation::CommittedTakenAgain) {
-            effects.push(ServerEffect::Server(from, Message::Replicated { epoch, seq }));
-            return;
+            return acknowledge(from, epoch, seq, effects);
         }
         let origin = origin::whole(origin, &record);
         let catching = matches!(piece.state, State::Catching { .. });
@@ -52,12 +51,12 @@ impl<S: Store> Server<S> {
                     self.ids.close(origin.id.gateway, origin.lowest_open);
                     self.ids.remember(origin.id, key.hash, origin.reply);
                 }
-                effects.push(ServerEffect::Server(from, Message::Replicated { epoch, seq }));
+                acknowledge(from, epoch, seq, effects);
             }
             Err(Fault::Full) => effects.push(ServerEffect::Server(from, Message::ReplicaFull { epoch, seq })),
             Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => self.store_fault(&fault, effects),
         }
-        self.watermark(from, epoch, watermark);
+        self.clear_marks(index, epoch, watermark);
     }
 
     /// Stores a replicated record unless a newer one is here. True: it is what is stored now.
@@ -105,13 +104,28 @@ impl<S: Store> Server<S> {
             return;
         }
         let Some(index) = world.space.index_of(from) else { return };
-        let link = &mut self.links[usize::from(index)];
+        self.clear_marks(index, epoch, upto);
+    }
+
+    fn clear_marks(&mut self, from: u16, epoch: SpaceNumber, upto: u64) {
+        let link = &mut self.links[usize::from(from)];
         link.heard = link.heard.max(upto);
-        while link.marks.front().is_some_and(|&(seq, _)| seq <= upto) {
-            let Some((seq, key)) = link.marks.pop_front() else { break };
-            if self.dirty.get(&key).is_some_and(|mark| mark.epoch == epoch && mark.seq == seq) {
-                self.dirty.remove(&key);
-            }
+        while let Some((seq, key)) = link.marks.pop_front_if(|(seq, _)| *seq <= upto) {
+            self.dirty.remove_if(&key, |mark| mark.epoch == epoch && mark.seq == seq);
         }
     }
+}
+
+/// Frames that came one after another and were stored in one turn are acknowledged together.
+fn acknowledge(to: ServerId, epoch: SpaceNumber, seq: u64, effects: &mut Vec<ServerEffect>) {
+    if let Some(ServerEffect::Server(before, Message::Replicated { epoch: same, last, .. })) =
+        effects.last_mut()
+        && *before == to
+        && *same == epoch
+        && *last + 1 == seq
+    {
+        *last = seq;
+        return;
+    }
+    effects.push(ServerEffect::Server(to, Message::Replicated { epoch, first: seq, last: seq }));
 }

@@ -185,7 +185,7 @@ impl<S: Store> Server<S> {
         for range in ranges {
             let (first, last) = bounds(range);
             let first = after.map_or(&first, |after| after.max(&first));
-            for (key, mark) in self.dirty.range(first..).take_while(|(key, _)| key.hash <= last) {
+            for (key, mark) in self.dirty.from(first).take_while(|(key, _)| key.hash <= last) {
                 if Some(key) == after {
                     continue;
                 }
@@ -326,7 +326,7 @@ impl<S: Store> Server<S> {
         let mut lost = Vec::new();
         for range in ranges {
             let (first, last) = bounds(range);
-            for (key, mark) in self.dirty.range(first..) {
+            for (key, mark) in self.dirty.from(&first) {
                 if key.hash > last {
                     break;
                 }

@@ -1,5 +1,6 @@
 //! [`World`]: the space a server has adopted, and what state each piece of the ring is in for it.
 
+use crate::guide::Guide;
 use crate::{Arc, Broken, KeyHash, Mutation, Range, Space, SpaceNumber, Table};
 
 /// A server's view of the ring in the space it adopted last.
@@ -12,6 +13,7 @@ pub(crate) struct World {
     pub me: Option<u16>,
     /// Cover the ring, ascending. Finer than the table's arcs where the states differ.
     pub pieces: Vec<Piece>,
+    guide: std::sync::Arc<Guide>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +72,8 @@ impl World {
             arc += usize::from(last == here.last);
             old += usize::from(was.is_some_and(|(_, piece)| piece.range.last == last));
         }
-        World { space, table: table.into(), me, pieces }
+        let guide = Guide::new(pieces.iter().map(|piece| piece.range.last));
+        World { space, table: table.into(), me, pieces, guide: guide.into() }
     }
 
     pub fn number(&self) -> SpaceNumber {
@@ -92,7 +95,7 @@ impl World {
     }
 
     pub fn position(&self, hash: KeyHash) -> usize {
-        self.pieces.partition_point(|piece| piece.range.last < hash)
+        self.guide.find(hash, |number| self.pieces[number].range.last)
     }
 
     pub fn piece(&self, hash: KeyHash) -> &Piece {

@@ -16,6 +16,7 @@ use crate::{
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
+use std::ops::RangeInclusive;
 
 impl<S: Store> Server<S> {
     pub(super) fn request(
@@ -355,13 +356,20 @@ impl<S: Store> Server<S> {
         now: Time,
         from: ServerId,
         epoch: SpaceNumber,
-        seq: u64,
+        seqs: RangeInclusive<u64>,
         effects: &mut Vec<ServerEffect>,
     ) {
         let Some(index) = self.index_of(from) else { return };
         if self.world.as_ref().is_none_or(|world| world.number() != epoch) {
             return;
         }
+        let link = &self.links[usize::from(index)];
+        for seq in (*seqs.start()).max(link.watermark + 1)..=(*seqs.end()).min(link.last()) {
+            self.acknowledged(now, index, seq, effects);
+        }
+    }
+
+    fn acknowledged(&mut self, now: Time, index: u16, seq: u64, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(index)];
         let Some(key) = link.acknowledge(seq) else { return };
         self.watermark_wanted |= link.watermark > link.watermark_sent;
@@ -404,8 +412,9 @@ impl<S: Store> Server<S> {
         if asked_here && self.has_few_copies(arc) {
             return None;
         }
-        let stored = self.store.head(key.hash, &key.key);
-        let held = matches!(&stored, Ok(Some(head)) if head.stamp == pending.record.stamp);
+        // Of what was asked here the store has the version before. What a settlement took over it may have already.
+        let held = !pending.shows_old
+            && matches!(self.store.head(key.hash, &key.key), Ok(Some(head)) if head.stamp == pending.record.stamp);
         if !held && let Err(fault) = self.store.put(key.hash, &key.key, &pending.record) {
             // All others have it. It stays pending, and the next tick tries again.
             self.store_fault(&fault, effects);

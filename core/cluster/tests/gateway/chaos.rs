@@ -289,10 +289,10 @@ impl World {
                 let gateway = self.shared.register(nonce);
                 Message::Registered { nonce, gateway }
             }
-            Message::WantSpace { above } if newest.number > above => Message::NewSpace { space: newest },
+            Message::WantSpace { above } if newest.number > above => Message::new_space(newest),
             // A manager sends what is missing; now and then it lags.
             Message::GatewayAlive { space, .. } if newest.number > space && self.random.permille(700) => {
-                Message::NewSpace { space: newest }
+                Message::new_space(newest)
             }
             Message::WantSpace { .. } | Message::GatewayAlive { .. } => return,
             other => panic!("not for a manager: {other:?}"),

@@ -134,20 +134,20 @@ fn number(word: &str) -> u64 {
 /// What both managers and servers may say.
 fn any_message(words: &[&str]) -> Message {
     match words {
-        ["space", at, "nobody"] => Message::NewSpace { space: space(number(at), "") },
-        ["space", at, servers] => Message::NewSpace { space: space(number(at), servers) },
+        ["space", at, "nobody"] => Message::new_space(space(number(at), "")),
+        ["space", at, servers] => Message::new_space(space(number(at), servers)),
         ["space", at, servers, "of", cell] => {
             let cluster = CellId(number(cell).into());
-            Message::NewSpace { space: Space { cluster, ..space(number(at), servers) } }
+            Message::new_space(Space { cluster, ..space(number(at), servers) })
         }
         ["space", at, servers, "expires_below", floor] => {
             let gateway_floor = GatewayId(number(floor));
-            Message::NewSpace { space: Space { gateway_floor, ..space(number(at), servers) } }
+            Message::new_space(Space { gateway_floor, ..space(number(at), servers) })
         }
         ["space", at, servers, "upside_down"] => {
             let mut space = space(number(at), servers);
             space.members.reverse();
-            Message::NewSpace { space }
+            Message::new_space(space)
         }
         ["wants_space_above", at] => Message::WantSpace { above: SpaceNumber(number(at)) },
         other => panic!("nothing to say: {other:?}"),

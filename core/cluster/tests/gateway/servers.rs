@@ -229,7 +229,7 @@ impl Server {
     ) {
         let space = &shared.spaces[self.space].0;
         if request.space < space.number {
-            out.push((connection, Message::NewSpace { space: space.clone() }));
+            out.push((connection, Message::new_space(space.clone())));
         }
         let answer = Answer::WrongSpace { newest: space.number };
         out.push((connection, Message::Answer { seq: request.id.seq, answer }));

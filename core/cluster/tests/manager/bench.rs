@@ -123,7 +123,7 @@ impl Bench {
     }
 
     pub fn alive(&mut self, connection: u64, alive: Alive) {
-        self.step(ManagerInput::From(ConnectionId(connection), Message::Alive(alive)));
+        self.step(ManagerInput::From(ConnectionId(connection), Message::Alive(Box::new(alive))));
     }
 
     /// An up-to-date sign of life.

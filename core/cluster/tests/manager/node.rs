@@ -394,7 +394,7 @@ fn a_new_cell_takes_the_newest_space_of_the_servers() {
     );
     bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
     assert!(bench.sent.iter().any(|(to, message)| *to == 1 && matches!(message, Message::WantSpace { .. })));
-    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.step(ManagerInput::From(ConnectionId(1), Message::new_space(space.clone())));
     bench.pass(100_000, &[]);
     assert_eq!(bench.answers.pop(), None, "the other one may know of a newer space");
     bench.step(ManagerInput::Up(ConnectionId(2)));
@@ -415,13 +415,13 @@ fn a_space_is_not_rebuilt_without_who_acts_in_it_unless_the_loss_is_accepted() {
     let sign = Alive { cluster: Some(CellId(5)), space: space.number, ..bench.sign(server(1, 1)) };
     bench.alive(1, sign);
     bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
-    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.step(ManagerInput::From(ConnectionId(1), Message::new_space(space.clone())));
     bench.pass(16_000_000, &[]);
     let missing = space.members[1].address.to_string();
     assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains(&missing)));
     assert!(bench.log.cluster.space().members.is_empty());
     bench.ask(ControlRequest::Rebuild { accept_data_loss: true });
-    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space: space.clone() }));
+    bench.step(ManagerInput::From(ConnectionId(1), Message::new_space(space.clone())));
     bench.pass(100_000, &[]);
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
 }
@@ -436,7 +436,7 @@ fn servers_that_another_cell_leads_are_not_rebuilt_from() {
         Alive { cluster: Some(CellId(5)), space: space.number, leased: true, ..bench.sign(server(1, 1)) };
     bench.alive(1, led.clone());
     bench.ask(ControlRequest::Rebuild { accept_data_loss: false });
-    bench.step(ManagerInput::From(ConnectionId(1), Message::NewSpace { space }));
+    bench.step(ManagerInput::From(ConnectionId(1), Message::new_space(space)));
     bench.pass(16_000_000, &[]);
     assert!(
         matches!(bench.answers.pop(), Some(ControlAnswer::Refused(said)) if said.contains("still leads it"))

@@ -104,7 +104,7 @@ impl Bench {
                     self.servers.iter().map(|(&at, (alive, _))| (at, alive.clone())).collect();
                 for (connection, mut alive) in alive {
                     alive.space = self.log.cluster.space().number;
-                    let message = Message::Alive(alive);
+                    let message = Message::Alive(Box::new(alive));
                     self.step(ManagerInput::From(ConnectionId(connection), message));
                 }
             }

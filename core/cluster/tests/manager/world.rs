@@ -346,7 +346,7 @@ impl World {
         let alive = server.alive(self.now);
         self.watch.reported(&alive);
         for connection in server.links.into_iter().flatten() {
-            self.send_to_manager(connection, Message::Alive(alive.clone()));
+            self.send_to_manager(connection, Message::Alive(Box::new(alive.clone())));
         }
         let delay = 300_000 + self.random.below(100_000);
         self.after(delay, Event::ServerAlive(number, life));
@@ -434,7 +434,7 @@ impl World {
                 server.lease_until = server.lease_until.max(sent.0 + micros);
             }
             Message::NewSpace { space } => {
-                if server.adopt(space, self.watch.tables()) {
+                if server.adopt(*space, self.watch.tables()) {
                     self.reborn(number);
                 }
             }

@@ -27,7 +27,7 @@ fn said(disk: Disk) -> Alive {
     let mut effects = Vec::new();
     server.step(Time(0), ServerInput::ManagerUp(manager()), &mut effects);
     let sign = effects.into_iter().find_map(|effect| match effect {
-        ServerEffect::Manager(_, Message::Alive(alive)) => Some(alive),
+        ServerEffect::Manager(_, Message::Alive(alive)) => Some(*alive),
         _other => None,
     });
     sign.expect("it says that it is alive")

@@ -95,7 +95,7 @@ impl House {
         change(&mut self.space);
         let cut_off = self.cut_off;
         for to in (0..self.servers.len()).filter(|to| Some(*to) != cut_off) {
-            let message = Message::NewSpace { space: self.space.clone() };
+            let message = Message::new_space(self.space.clone());
             self.step(to, ServerInput::Manager(manager(), message));
         }
         self.settle();

@@ -143,13 +143,13 @@ fn an_acknowledgement_does_not_outlive_its_space() {
     house.space.number.0 += 1;
     let (number, rhs) = (house.space.number, house.space.rhs.clone());
     let gone = Space { whs: rhs, whs_since: number, job: None, ..house.space.clone() };
-    house.step(3, ServerInput::Manager(manager(), Message::NewSpace { space: gone }));
+    house.step(3, ServerInput::Manager(manager(), Message::new_space(gone)));
     house.cut_off = Some(3);
     house.attach_all();
     assert_eq!(house.answers.get(&1), None, "the comer has not acknowledged it in this job");
     house.cut_off = None;
     let space = house.space.clone();
-    house.step(3, ServerInput::Manager(manager(), Message::NewSpace { space }));
+    house.step(3, ServerInput::Manager(manager(), Message::new_space(space)));
     house.step(0, ServerInput::ServerUp(server(3)));
     house.settle();
     assert!(matches!(house.answers.get(&1), Some(Answer::Reply(_))), "{:?}", house.answers.get(&1));

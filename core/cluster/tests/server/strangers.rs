@@ -51,7 +51,7 @@ fn who_was_only_shown_a_space_goes_by_the_one_that_names_it() {
     let mut show = |cluster: u128, number: u64, servers: usize| {
         let mut space = House::new(servers, 1, 1).space;
         (space.cluster, space.number) = (CellId(cluster), SpaceNumber(number));
-        let input = ServerInput::Manager(manager(), Message::NewSpace { space });
+        let input = ServerInput::Manager(manager(), Message::new_space(space));
         server.step(Time(0), input, &mut Vec::new());
         server.space().map(|space| (space.cluster.0, space.number.0))
     };

@@ -5,7 +5,7 @@ use super::request::{Entry, Part};
 use bytes::Bytes;
 use kumo_cluster::Operation;
 use kumo_wire::memcache::{Command, Decoder, Keys, Request};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// One memcached connection.
 pub struct Client {
@@ -16,7 +16,7 @@ pub struct Client {
     pub answered: u64,
     /// Keys with calls under way. A request for one of them waits, unless all of them only read: on one connection
     /// every request sees what those before it did, as memcached's clients expect.
-    under_way: HashMap<Bytes, UnderWay>,
+    under_way: BTreeMap<Bytes, UnderWay>,
     /// A flush of everything is under way: what comes after it must not be deleted by it, nor see what was before.
     pub flushing: bool,
     /// The next request, which waits for that.
@@ -50,7 +50,7 @@ impl Client {
             decoder,
             entries: VecDeque::new(),
             answered: 0,
-            under_way: HashMap::new(),
+            under_way: BTreeMap::new(),
             flushing: false,
             held: None,
             uncalled: VecDeque::new(),

@@ -324,44 +324,44 @@ impl ServerNode {
             return;
         }
         let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain(..) {
-            talk::of_server(&effect);
+        for effect in &effects {
+            talk::of_server(effect);
             match effect {
-                ServerEffect::Server(to, message) => self.post.send_server(to, &message),
+                ServerEffect::Server(to, message) => self.post.send_server(*to, message),
                 ServerEffect::Gateway(to, message) => {
-                    if let Message::Answer { seq, .. } = &message {
+                    if let Message::Answer { seq, .. } = message {
                         self.stopwatch.answered((to.0, *seq));
                     }
-                    self.post.send(to, &message);
+                    self.post.send(*to, message);
                 }
-                ServerEffect::Manager(to, message) => self.post.send_manager(to, &message),
-                ServerEffect::Dial(id) => self.post.dial(now, Target::Server(id)),
-                ServerEffect::Undial(id) => self.post.undial(Target::Server(id)),
+                ServerEffect::Manager(to, message) => self.post.send_manager(*to, message),
+                ServerEffect::Dial(id) => self.post.dial(now, Target::Server(*id)),
+                ServerEffect::Undial(id) => self.post.undial(Target::Server(*id)),
                 ServerEffect::KeepSpace(space) => {
-                    if !self.keep(&space) {
+                    if !self.keep(space) {
                         // What follows may say that it is in that space.
                         break;
                     }
                 }
-                ServerEffect::Managers(mut managers) => {
-                    managers.extend(&self.config.managers);
+                ServerEffect::Managers(managers) => {
+                    let managers = [managers, &self.config.managers[..]].concat();
                     for manager in self.post.only_managers(now, &managers) {
                         self.server.step(now, ServerInput::ManagerDown(manager), &mut self.effects);
                     }
                 }
-                ServerEffect::Recruit(recruit) => self.voter.recruit(recruit),
-                ServerEffect::Backup { suffix } => self.backup(suffix),
-                ServerEffect::Note(ServerNote::StoreFault { what }) if !self.faults.is_news(now, &what) => {}
-                ServerEffect::Note(note) => notes::server(&note),
+                ServerEffect::Recruit(recruit) => self.voter.recruit(recruit.clone()),
+                ServerEffect::Backup { suffix } => self.backup(suffix.clone()),
+                ServerEffect::Note(ServerNote::StoreFault { what }) if !self.faults.is_news(now, what) => {}
+                ServerEffect::Note(note) => notes::server(note),
                 ServerEffect::Reborn { reason } => {
-                    notes::reborn(&reason);
+                    notes::reborn(reason);
                     self.reborn(now);
                     // What else the old life wanted ended with it.
                     break;
                 }
                 ServerEffect::Exit(reason) => {
                     error!(reason, "the managers refuse this server");
-                    self.end = Some(Err(NodeError::Refused(reason)));
+                    self.end = Some(Err(NodeError::Refused(reason.clone())));
                 }
             }
         }

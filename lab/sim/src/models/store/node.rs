@@ -54,7 +54,7 @@ impl Node {
 
     /// With what it looks at right after.
     pub fn adopt(&mut self, space: Space) -> Vec<ServerEffect> {
-        let mut effects = self.step(ServerInput::Manager(manager(), Message::NewSpace { space }));
+        let mut effects = self.step(ServerInput::Manager(manager(), Message::new_space(space)));
         effects.extend(self.step(ServerInput::Timeout));
         effects
     }
