@@ -158,6 +158,9 @@ pub struct Plan {
     pub sync_always: bool,
     /// Messages that others, on other connections, overtake by far.
     pub late_permille: u64,
+    /// A server gathers what arrives for up to this long, and takes it in one turn: what it wants done is done at its end.
+    /// 0: each message has a turn.
+    pub turn_micros: u64,
     /// Partitions cut a server or two off, and a gateway with them.
     pub islands: bool,
     /// Operators name the servers that they mean.
@@ -199,6 +202,8 @@ impl Plan {
             request_micros: [3_000_000, 10_000_000, 30_000_000][random.below(3) as usize],
             tombstone_micros: [0, 200_000, 2_000_000, 60_000_000][random.below(4) as usize],
             late_permille: [0, 5, 40][random.below(3) as usize],
+            // Of a stream of its own: older seeds are what they were.
+            turn_micros: [0, 0, 2_000, 20_000][Random::new(seed, "store turns").below(4) as usize],
             copies_min: 1,
             sync_always: false,
             islands: false,

@@ -81,6 +81,8 @@ struct Randoms {
     names: Random,
     /// Delays beyond the network's own.
     weather: Random,
+    /// How long servers gather.
+    turns: Random,
     faults: BTreeMap<Fault, Random>,
 }
 
@@ -116,6 +118,10 @@ struct Slot {
 
 /// What can happen next.
 enum Event {
+    /// A server takes what it has gathered.
+    Turn {
+        process: ProcessId,
+    },
     /// A process's own timer.
     Wake {
         process: ProcessId,
@@ -212,6 +218,7 @@ impl World {
             randoms: Randoms {
                 names: Random::new(seed, "names"),
                 weather: Random::new(seed, "weather"),
+                turns: Random::new(seed, "turns"),
                 faults: BTreeMap::from(faults),
             },
             struck: BTreeMap::new(),
@@ -374,6 +381,7 @@ impl World {
             return;
         }
         match event {
+            Event::Turn { process } => self.server_turn(process, None),
             Event::Wake { process, armed } => self.wake(process, armed),
             Event::Dial { process, target, attempt } => self.dial(process, target, attempt),
             Event::DialTimeout { process, target, attempt } => self.redial(process, target, attempt),
@@ -403,7 +411,8 @@ impl World {
     /// The process that must run for this to happen.
     fn target(&self, event: &Event) -> Option<ProcessId> {
         match event {
-            Event::Wake { process, .. }
+            Event::Turn { process }
+            | Event::Wake { process, .. }
             | Event::Dial { process, .. }
             | Event::DialTimeout { process, .. }
             | Event::Undialled { process, .. }

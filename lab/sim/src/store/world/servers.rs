@@ -13,6 +13,8 @@ use kumo_cluster::{
 pub struct ServerNode {
     pub id: ServerId,
     pub core: Server<Engine>,
+    /// What arrived since its last turn.
+    gathered: Vec<ServerInput>,
 }
 
 impl World {
@@ -42,10 +44,28 @@ impl World {
             broken: self.rule(),
         };
         let now = slot.clock.local(self.now);
-        ServerNode { id: settings.id, core: Server::new(settings, slot.engine.clone(), now) }
+        ServerNode {
+            id: settings.id,
+            core: Server::new(settings, slot.engine.clone(), now),
+            gathered: Vec::new(),
+        }
     }
 
+    /// At once, or in the server's next turn. A timeout has its own, with what was gathered before it.
     pub fn server_step(&mut self, id: ProcessId, input: ServerInput) {
+        if self.plan.turn_micros == 0 || matches!(input, ServerInput::Timeout) {
+            return self.server_turn(id, Some(input));
+        }
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Program::Server(node) = &mut process.program else { return };
+        if node.gathered.is_empty() {
+            let wait = self.randoms.turns.below(self.plan.turn_micros);
+            self.schedule.put(self.now + wait, Event::Turn { process: id });
+        }
+        node.gathered.push(input);
+    }
+
+    pub fn server_turn(&mut self, id: ProcessId, last: Option<ServerInput>) {
         let Some((now, wall)) = self.local(id) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         let Program::Server(node) = &mut process.program else { return };
@@ -55,7 +75,9 @@ impl World {
         if let Some(wall) = wall {
             node.core.step(now, ServerInput::Wall(wall), &mut effects);
         }
-        node.core.step(now, input, &mut effects);
+        for input in std::mem::take(&mut node.gathered).into_iter().chain(last) {
+            node.core.step(now, input, &mut effects);
+        }
         if self.plan.sync_always {
             self.slots[slot].engine.sync();
         }
