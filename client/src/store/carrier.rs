@@ -65,7 +65,7 @@ impl Carrier {
         let now = clock::now();
         self.link.step(now, &mut self.told);
         self.tell();
-        let more = self.link.flush(now);
+        let more = self.link.flush();
         if !left && self.free.len() == self.waiters.len() {
             return Poll::Ready(());
         }

@@ -17,7 +17,6 @@ pub struct GatewayLink {
     post: Post,
     /// Those it was started with.
     managers: Vec<SocketAddr>,
-    arrived: Vec<Arrived>,
     inputs: Vec<GatewayInput>,
     effects: Vec<GatewayEffect>,
     refusals: Refusals,
@@ -56,7 +55,6 @@ impl GatewayLink {
             gateway: Gateway::new(settings, now),
             post,
             managers: managers.to_vec(),
-            arrived: Vec::new(),
             inputs: Vec::new(),
             effects: Vec::new(),
             refusals: Refusals::new(managers),
@@ -84,10 +82,10 @@ impl GatewayLink {
 
     /// Reads all that can be read now. What happened on foreign connections goes to `foreign`.
     pub fn poll(&mut self, now: Time, context: &mut Context, foreign: &mut Vec<Happening>) {
-        self.post.poll(now, context, &mut self.arrived);
-        let mut arrived = std::mem::take(&mut self.arrived);
-        arrived.drain(..).for_each(|one| self.take(one, foreign));
-        self.arrived = arrived;
+        self.post.poll(now, context);
+        while let Some(one) = self.post.next(now) {
+            self.take(one, foreign);
+        }
     }
 
     fn take(&mut self, arrived: Arrived, foreign: &mut Vec<Happening>) {
@@ -155,9 +153,9 @@ impl GatewayLink {
     }
 
     /// Writes all that waits. True: there is more to do at once.
-    pub fn flush(&mut self, now: Time) -> bool {
-        self.post.flush(now, &mut self.arrived);
-        !self.arrived.is_empty() || !self.inputs.is_empty()
+    pub fn flush(&mut self) -> bool {
+        self.post.flush();
+        self.post.has_left() || !self.inputs.is_empty()
     }
 
     pub fn deadline(&self) -> Option<Time> {

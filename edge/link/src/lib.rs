@@ -9,12 +9,14 @@ mod gateway;
 pub mod hub;
 mod linger;
 pub mod post;
+mod quiet;
 mod ready;
 mod socket;
 mod strangers;
 
 pub use gateway::{GatewayLink, Told};
 pub use linger::{LINGER, Linger};
+pub use quiet::Quiet;
 pub use ready::{ReadyList, Signal, Token};
 pub use socket::prepare;
 pub use strangers::Strangers;

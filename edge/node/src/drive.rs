@@ -8,12 +8,12 @@ use crate::house::{House, HouseEffect};
 use crate::metrics::{NodeMetrics, PUBLISH_MICROS, Stopwatch, cell_answer, cell_request};
 use crate::transport::{Arrivals, Links};
 use crate::{NodeError, clock, notes};
-use kumo_link::{Linger, ReadyList, Token};
+use kumo_link::{Linger, Quiet, ReadyList, Token};
 use kumo_paxos::{ExitReason, Time};
 use kumo_session::{Application, Cell, Effect, Input, NodeNote, Parts};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -111,15 +111,15 @@ impl<A: Application, H: House<A>> Node<A, H> {
 
     /// Runs until `stop` completes or the cell ends it.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
-        let mut stop = pin!(stop);
+        let mut stop = Quiet::new(stop);
         // The loop bounds its own turns; the runtime's way of doing so would make sockets look idle in mid-turn.
-        tokio::task::unconstrained(poll_fn(|context| self.turn(context, stop.as_mut()))).await
+        tokio::task::unconstrained(poll_fn(|context| self.turn(context, &mut stop))).await
     }
 
     fn turn<S: Future<Output = ()>>(
         &mut self,
         context: &mut Context,
-        stop: Pin<&mut S>,
+        stop: &mut Quiet<S>,
     ) -> Poll<Result<(), NodeError>> {
         if self.linger.looks_on(!self.ready.is_empty(), context) {
             return Poll::Pending;

@@ -16,6 +16,7 @@ use connection::{Connection, Stage};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use rustix::net::sockopt;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,7 +134,7 @@ impl Hub {
     }
 
     /// Accepts, dials on and reads, as far as it can be done now.
-    pub fn poll(&mut self, context: &mut Context, happened: &mut Vec<Happening>) {
+    pub fn poll(&mut self, context: &mut Context, happened: &mut VecDeque<Happening>) {
         self.ready.watch(context.waker());
         self.accept(context, happened);
         let mut woken = std::mem::take(&mut self.woken);
@@ -145,7 +146,7 @@ impl Hub {
             let advanced = connection.advance();
             let output = connection.has_output();
             match advanced {
-                Ok(Some(stage)) => happened.push(match stage {
+                Ok(Some(stage)) => happened.push_back(match stage {
                     connection::Advance::Dialled => Happening::Dialled(id),
                     connection::Advance::Read => Happening::Readable(id),
                     connection::Advance::Ended => Happening::Ended(id),
@@ -153,7 +154,7 @@ impl Hub {
                 Ok(None) => {}
                 Err(reason) => {
                     self.forget(id);
-                    happened.push(Happening::Closed { id, reason });
+                    happened.push_back(Happening::Closed { id, reason });
                     continue;
                 }
             }
@@ -169,7 +170,7 @@ impl Hub {
         !self.ready.is_empty()
     }
 
-    fn accept(&mut self, context: &mut Context, happened: &mut Vec<Happening>) {
+    fn accept(&mut self, context: &mut Context, happened: &mut VecDeque<Happening>) {
         let now = clock::now();
         if now < self.accept_after {
             return;
@@ -186,7 +187,7 @@ impl Hub {
                             continue;
                         }
                         let id = self.insert(|signal| Connection::accepted(stream, signal));
-                        happened.push(Happening::Accepted { id, from });
+                        happened.push_back(Happening::Accepted { id, from });
                     }
                     Poll::Ready(Err(error)) => {
                         warn!(%error, "cannot accept a connection");
@@ -272,7 +273,7 @@ impl Hub {
     }
 
     /// Writes to every connection that has something to write, one call each.
-    pub fn flush(&mut self, happened: &mut Vec<Happening>) {
+    pub fn flush(&mut self, happened: &mut VecDeque<Happening>) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             let Some(connection) = self.get_mut(id) else { continue };
@@ -290,7 +291,7 @@ impl Hub {
                 Err(_) if leaves => self.forget(id),
                 Err(error) => {
                     self.forget(id);
-                    happened.push(Happening::Closed { id, reason: error.to_string() });
+                    happened.push_back(Happening::Closed { id, reason: error.to_string() });
                 }
             }
         }
@@ -301,7 +302,7 @@ impl Hub {
     }
 
     /// Cuts off clients that have taken nothing for long, the longest first, until there is room.
-    fn cut_stuck(&mut self, now: Time, happened: &mut Vec<Happening>) {
+    fn cut_stuck(&mut self, now: Time, happened: &mut VecDeque<Happening>) {
         if now < self.cut_after {
             return;
         }
@@ -329,7 +330,7 @@ impl Hub {
             clients += 1;
             if !leaves {
                 let reason = "it does not read its answers".to_owned();
-                happened.push(Happening::Closed { id, reason });
+                happened.push_back(Happening::Closed { id, reason });
             }
         }
         if clients > 0 {

@@ -29,7 +29,12 @@ pub struct Post {
     dials: Dials,
     /// When those that have not greeted are given up, in order.
     greeting_until: VecDeque<(Time, ConnectionId)>,
-    happened: Vec<Happening>,
+    /// What happened to connections and was not looked at yet.
+    happened: VecDeque<Happening>,
+    /// Where that came to more than one thing.
+    arrived: VecDeque<Arrived>,
+    /// The connection whose frames are being taken, and what they have unpacked to in this turn.
+    reading: Option<(ConnectionId, usize)>,
     /// Where small frames are: one that waits somewhere does not hold on to a whole receive buffer.
     pieces: Pieces,
     /// Connections that had their share of a turn and have more.
@@ -97,7 +102,9 @@ impl Post {
             managers: BTreeMap::new(),
             dials: Dials::new(noise),
             greeting_until: VecDeque::new(),
-            happened: Vec::new(),
+            happened: VecDeque::new(),
+            arrived: VecDeque::new(),
+            reading: None,
             pieces: Pieces::default(),
             unfinished: Vec::new(),
             strangers: Strangers::default(),
@@ -157,6 +164,8 @@ impl Post {
         }
         self.servers.clear();
         self.managers.clear();
+        // Of links that were.
+        self.arrived.clear();
         self.dials.restart();
     }
 
@@ -180,40 +189,48 @@ impl Post {
         }
     }
 
-    /// There is something to read: a socket woke since the last poll, or that one left something.
+    /// There is something to take: a socket woke since the last poll, or not all was taken.
     pub fn has_more(&self) -> bool {
-        self.hub.has_woken() || !self.unfinished.is_empty()
+        self.hub.has_woken() || self.has_left()
     }
 
-    /// Reads all that can be read now.
-    pub fn poll(&mut self, now: Time, context: &mut Context, arrived: &mut Vec<Arrived>) {
+    /// Not all was taken: a turn must follow though nothing wakes.
+    pub fn has_left(&self) -> bool {
+        !self.happened.is_empty() || !self.unfinished.is_empty()
+    }
+
+    /// Reads all that can be read now. It is taken one by one, with [`next`](Post::next).
+    pub fn poll(&mut self, now: Time, context: &mut Context) {
         self.dial_due(now);
         self.give_up_greetings(now);
         self.strangers.expire(now);
-        let unfinished = std::mem::take(&mut self.unfinished);
-        let mut happened = std::mem::take(&mut self.happened);
-        self.hub.poll(context, &mut happened);
-        for one in happened.drain(..) {
-            self.happening(now, one, arrived);
-        }
-        self.happened = happened;
-        for id in unfinished {
+        self.hub.poll(context, &mut self.happened);
+        for id in self.unfinished.drain(..).filter(|id| self.lines.contains_key(id)) {
             self.hub.pause(id, false);
-            self.read(now, id, arrived);
+            self.happened.push_back(Happening::Readable(id));
         }
-        if !self.unfinished.is_empty() {
-            context.waker().wake_by_ref();
+    }
+
+    /// The next that arrived; none: that was all, or all that this turn takes.
+    pub fn next(&mut self, now: Time) -> Option<Arrived> {
+        loop {
+            if let Some(arrived) = self.arrived.pop_front() {
+                return Some(arrived);
+            }
+            if let Some((id, unpacked_bytes)) = self.reading {
+                if let Some(arrived) = self.read(now, id, unpacked_bytes) {
+                    return Some(arrived);
+                }
+                continue;
+            }
+            let happening = self.happened.pop_front()?;
+            self.happening(now, happening);
         }
     }
 
     /// Writes all that waits.
-    pub fn flush(&mut self, now: Time, arrived: &mut Vec<Arrived>) {
-        let mut happened = std::mem::take(&mut self.happened);
-        self.hub.flush(&mut happened);
-        for one in happened.drain(..) {
-            self.happening(now, one, arrived);
-        }
-        self.happened = happened;
+    pub fn flush(&mut self) {
+        self.hub.flush(&mut self.happened);
     }
 
     pub fn deadline(&self) -> Option<Time> {
@@ -250,7 +267,7 @@ impl Post {
         }
     }
 
-    fn happening(&mut self, now: Time, happening: Happening, arrived: &mut Vec<Arrived>) {
+    fn happening(&mut self, now: Time, happening: Happening) {
         match happening {
             Happening::Accepted { id, from } => {
                 self.lines.insert(id, Line::Greeting { target: None, from: Some(from) });
@@ -260,78 +277,62 @@ impl Post {
                 let hello = self.hello();
                 self.send(id, &Greeting::Hello(hello));
             }
-            Happening::Readable(id) if self.lines.contains_key(&id) => self.read(now, id, arrived),
+            Happening::Readable(id) if self.lines.contains_key(&id) => self.reading = Some((id, 0)),
             Happening::Ended(id) if self.lines.contains_key(&id) => {
-                self.closed(now, id, "closed".to_owned(), arrived);
+                self.closed(now, id, "closed".to_owned());
                 self.hub.forget(id);
             }
-            Happening::Closed { id, reason } if self.lines.contains_key(&id) => {
-                self.closed(now, id, reason, arrived);
-            }
+            Happening::Closed { id, reason } if self.lines.contains_key(&id) => self.closed(now, id, reason),
             foreign @ (Happening::Readable(_) | Happening::Ended(_) | Happening::Closed { .. }) => {
-                arrived.push(Arrived::Foreign(foreign));
+                self.arrived.push_back(Arrived::Foreign(foreign));
             }
         }
     }
 
-    fn read(&mut self, now: Time, id: ConnectionId, arrived: &mut Vec<Arrived>) {
-        // A turn's share of one connection was read already; all whole frames of it are taken, unless they unpack to
-        // far more than that. Then nothing more is read before the rest is taken in later turns.
-        let mut unpacked_bytes = 0;
-        loop {
-            if unpacked_bytes >= UNPACKED_BYTES_PER_TURN {
-                self.hub.pause(id, true);
-                return self.unfinished.push(id);
-            }
-            let Some(line) = self.lines.get(&id) else { return };
-            let greets = matches!(line, Line::Greeting { .. });
-            let limit = if greets { GREETING_BYTES_MAX } else { FRAME_BYTES_MAX };
-            let Some(inbox) = self.hub.inbox(id) else { return };
-            let outcome = match take(inbox, &mut self.pieces, limit) {
-                Ok(None) => return,
-                Ok(Some(body)) => {
-                    unpacked_bytes += packed::unpacked_bytes(&body);
-                    self.frame(id, body, arrived)
-                }
-                Err(error) if greets => Err(format!("not a greeting: {error}")),
-                Err(error) => Err(error.to_string()),
-            };
-            if let Err(reason) = outcome {
-                return self.refuse(now, id, reason, arrived);
-            }
+    /// The next whole frame of the connection that is being read. A turn's share of it was read from the socket already;
+    /// all of that is taken, unless it unpacks to far more. Then nothing more is read before the rest is taken in later
+    /// turns.
+    fn read(&mut self, now: Time, id: ConnectionId, unpacked_bytes: usize) -> Option<Arrived> {
+        self.reading = None;
+        if unpacked_bytes >= UNPACKED_BYTES_PER_TURN {
+            self.hub.pause(id, true);
+            self.unfinished.push(id);
+            return None;
         }
-    }
-
-    fn frame(&mut self, id: ConnectionId, body: Bytes, arrived: &mut Vec<Arrived>) -> Result<(), String> {
-        let Some(line) = self.lines.get(&id) else { return Ok(()) };
+        let line = self.lines.get(&id)?;
+        let greets = matches!(line, Line::Greeting { .. });
+        let limit = if greets { GREETING_BYTES_MAX } else { FRAME_BYTES_MAX };
+        let body = match take(self.hub.inbox(id)?, &mut self.pieces, limit) {
+            Ok(body) => body?,
+            Err(error) => {
+                let what = if greets { "not a greeting: " } else { "" };
+                self.refuse(now, id, format!("{what}{error}"));
+                return None;
+            }
+        };
+        self.reading = Some((id, unpacked_bytes + packed::unpacked_bytes(&body)));
         let said = |body| Message::from_bytes(body).map_err(|error| format!("bad message: {error}"));
-        match line {
-            Line::Greeting { target, .. } => {
-                let target = *target;
-                return self.greeted(id, target, body, arrived);
-            }
+        let frame = match line {
             Line::Server(server) => {
-                arrived.push(Arrived::Server(*server, packed::read(body, FRAME_BYTES_MAX)?));
+                packed::read(body, FRAME_BYTES_MAX).map(|message| Arrived::Server(*server, message))
             }
-            Line::Manager(address) => arrived.push(Arrived::Manager(*address, said(body)?)),
-            Line::Gateway => arrived.push(Arrived::Gateway(id, said(body)?)),
-            Line::Tool => arrived.push(Arrived::Tool(id, body)),
-        }
-        Ok(())
+            Line::Gateway => said(body).map(|message| Arrived::Gateway(id, message)),
+            Line::Manager(address) => said(body).map(|message| Arrived::Manager(*address, message)),
+            Line::Tool => Ok(Arrived::Tool(id, body)),
+            Line::Greeting { target, .. } => match self.greeted(id, *target, body) {
+                Ok(()) => return None,
+                Err(reason) => Err(reason),
+            },
+        };
+        frame.map_err(|reason| self.refuse(now, id, reason)).ok()
     }
 
-    fn greeted(
-        &mut self,
-        id: ConnectionId,
-        target: Option<Target>,
-        body: Bytes,
-        arrived: &mut Vec<Arrived>,
-    ) -> Result<(), String> {
+    fn greeted(&mut self, id: ConnectionId, target: Option<Target>, body: Bytes) -> Result<(), String> {
         let hello = match Greeting::from_bytes(body).map_err(|error| format!("not a greeting: {error}"))? {
             Greeting::Hello(hello) => hello,
             Greeting::Refused { reason } => {
                 if let Some(target) = target {
-                    arrived.push(Arrived::Refused(target, reason.clone()));
+                    self.arrived.push_back(Arrived::Refused(target, reason.clone()));
                 }
                 return Err(reason);
             }
@@ -341,16 +342,14 @@ impl Post {
         let line = match (target, hello.side) {
             (Some(Target::Manager(address)), Side::Replica | Side::Extension) => {
                 self.managers.insert(address, id);
-                arrived.push(Arrived::ManagerUp(address));
+                self.arrived.push_back(Arrived::ManagerUp(address));
                 Line::Manager(address)
             }
             (Some(Target::Manager(_)), _) => return Err("not a manager".to_owned()),
-            (Some(Target::Server(wanted)), Side::Server) if wanted == server => {
-                self.server_up(server, id, arrived)
-            }
+            (Some(Target::Server(wanted)), Side::Server) if wanted == server => self.server_up(server, id),
             // Another life of it: the one that was dialled is over.
             (Some(Target::Server(_)), _) => return Err("another server answers there".to_owned()),
-            (None, Side::Server) if self.me.side == Side::Server => self.server_up(server, id, arrived),
+            (None, Side::Server) if self.me.side == Side::Server => self.server_up(server, id),
             (None, Side::Gateway) if self.me.side == Side::Server => {
                 self.hub.slow(id);
                 Line::Gateway
@@ -369,14 +368,14 @@ impl Post {
         Ok(())
     }
 
-    fn server_up(&mut self, server: ServerId, id: ConnectionId, arrived: &mut Vec<Arrived>) -> Line {
+    fn server_up(&mut self, server: ServerId, id: ConnectionId) -> Line {
         // A newer connection takes the place of one whose end was not noticed yet.
         if let Some(earlier) = self.servers.insert(server, id) {
             self.lines.remove(&earlier);
             self.hub.forget(earlier);
-            arrived.push(Arrived::ServerDown(server));
+            self.arrived.push_back(Arrived::ServerDown(server));
         }
-        arrived.push(Arrived::ServerUp(server));
+        self.arrived.push_back(Arrived::ServerUp(server));
         Line::Server(server)
     }
 
@@ -415,32 +414,33 @@ impl Post {
     }
 
     /// It broke a rule: it is told so if it can be, and cut off.
-    fn refuse(&mut self, now: Time, id: ConnectionId, reason: String, arrived: &mut Vec<Arrived>) {
+    fn refuse(&mut self, now: Time, id: ConnectionId, reason: String) {
+        self.reading = None;
         if let Some(Line::Greeting { target: None, from }) = self.lines.get(&id) {
             if let Some(from) = *from {
                 self.strangers.tell(now, from, "connection refused", &reason);
             }
             self.send(id, &Greeting::Refused { reason: reason.clone() });
         }
-        self.closed(now, id, reason, arrived);
+        self.closed(now, id, reason);
         self.hub.leave(id);
     }
 
-    fn closed(&mut self, now: Time, id: ConnectionId, reason: String, arrived: &mut Vec<Arrived>) {
+    fn closed(&mut self, now: Time, id: ConnectionId, reason: String) {
         match self.lines.remove(&id) {
             None | Some(Line::Greeting { target: None, .. } | Line::Tool) => {}
             Some(Line::Greeting { target: Some(target), .. }) => self.dials.failed(now, target, reason),
             Some(Line::Server(server)) => {
                 self.servers.remove(&server);
                 self.dials.failed(now, Target::Server(server), reason);
-                arrived.push(Arrived::ServerDown(server));
+                self.arrived.push_back(Arrived::ServerDown(server));
             }
             Some(Line::Manager(address)) => {
                 self.managers.remove(&address);
                 self.dials.failed(now, Target::Manager(address), reason);
-                arrived.push(Arrived::ManagerDown(address));
+                self.arrived.push_back(Arrived::ManagerDown(address));
             }
-            Some(Line::Gateway) => arrived.push(Arrived::GatewayDown(id)),
+            Some(Line::Gateway) => self.arrived.push_back(Arrived::GatewayDown(id)),
         }
     }
 }

@@ -21,13 +21,12 @@ use kumo_cluster::{
     Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
     ServerSettings, Space,
 };
-use kumo_link::Linger;
+use kumo_link::{Linger, Quiet};
 use kumo_paxos::{CellId, Side, Time};
 use kumo_store::{Cut, Engine, Opened, Options, Sync};
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -65,7 +64,6 @@ struct ServerNode {
     server: Server<Engine>,
     post: Post,
     refusals: Refusals,
-    arrived: Vec<Arrived>,
     effects: Vec<ServerEffect>,
     /// Requests of gateways that do not read their answers as fast as they ask.
     deferred: Vec<Arrived>,
@@ -143,7 +141,6 @@ impl ServerNode {
             server,
             post,
             refusals,
-            arrived: Vec::new(),
             effects: Vec::new(),
             deferred: Vec::new(),
             voter,
@@ -160,9 +157,9 @@ impl ServerNode {
     }
 
     async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
-        let mut stop = pin!(stop);
+        let mut stop = Quiet::new(stop);
         // The loop bounds its own turns; the runtime's way of doing so would make sockets look idle in mid-turn.
-        let end = tokio::task::unconstrained(poll_fn(|context| self.turn(context, stop.as_mut()))).await;
+        let end = tokio::task::unconstrained(poll_fn(|context| self.turn(context, &mut stop))).await;
         if let Err(fault) = self.engine.sync() {
             error!(%fault, "the store could not be written out at the end");
         }
@@ -173,7 +170,7 @@ impl ServerNode {
     fn turn<F: Future<Output = ()>>(
         &mut self,
         context: &mut Context,
-        stop: Pin<&mut F>,
+        stop: &mut Quiet<F>,
     ) -> Poll<Result<(), NodeError>> {
         if self.linger.looks_on(self.post.has_more(), context) {
             return Poll::Pending;
@@ -183,22 +180,19 @@ impl ServerNode {
             self.post.hub().close_listeners();
             self.stopping_until = Some(clock::now().plus_micros(STOP_MICROS));
         }
-        self.post.poll(clock::now(), context, &mut self.arrived);
+        self.post.poll(clock::now(), context);
         // Read after the last byte of what arrived: the lease is counted from it.
         let now = clock::now();
-        if !self.arrived.is_empty() {
-            self.linger.heard(now);
-        }
         self.poll_backups(now, context);
         self.voter.poll(context);
         self.step(now);
         self.store_and_send(now);
-        self.post.flush(now, &mut self.arrived);
+        self.post.flush();
         self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);
         }
-        if !self.arrived.is_empty() || self.has_more() {
+        if self.has_more() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -213,8 +207,11 @@ impl ServerNode {
         Poll::Pending
     }
 
-    /// A gateway whose requests wait has read its answers: nothing else may come that leads to a turn.
+    /// Not all was taken, or a gateway whose requests wait has read its answers: nothing else may come that leads to a turn.
     fn has_more(&mut self) -> bool {
+        if self.post.has_left() {
+            return true;
+        }
         let hub = self.post.hub();
         self.deferred.iter().any(|one| match one {
             Arrived::Gateway(id, _) => hub.backlog(*id) <= ANSWER_BYTES_MAX,
@@ -231,6 +228,12 @@ impl ServerNode {
             self.garbage.look(now, self.server.garbage(), self.server.space());
             self.trouble.look(now, self.engine.trouble());
         }
+    }
+
+    fn arrived(&mut self, now: Time) -> Option<Arrived> {
+        let one = self.post.next(now)?;
+        self.linger.heard(now);
+        Some(one)
     }
 
     fn came(&mut self, now: Time, one: &Arrived) {
@@ -256,10 +259,9 @@ impl ServerNode {
 
     fn step(&mut self, now: Time) {
         self.server.step(now, ServerInput::Wall(clock::wall()), &mut self.effects);
-        let mut arrived = std::mem::take(&mut self.arrived);
-        let deferred = std::mem::take(&mut self.deferred);
+        let mut deferred = std::mem::take(&mut self.deferred).into_iter();
         let mut answer_bytes = 0;
-        for one in deferred.into_iter().chain(arrived.drain(..)) {
+        while let Some(one) = deferred.next().or_else(|| self.arrived(now)) {
             if let Arrived::Gateway(id, _) = &one
                 && self.post.hub().backlog(*id) > ANSWER_BYTES_MAX
             {
@@ -301,7 +303,6 @@ impl ServerNode {
                 self.store_and_send(now);
             }
         }
-        self.arrived = arrived;
         if self.server.deadline().is_some_and(|deadline| deadline <= now) {
             talk::to_server(&ServerInput::Timeout);
             self.server.step(now, ServerInput::Timeout, &mut self.effects);

@@ -100,7 +100,7 @@ impl Worker {
         talk::to_gateway(self.link.parts().1);
         self.link.step(now, &mut self.told);
         self.tell(now);
-        let more = self.link.flush(now) || self.clients.has_more(self.link.hub());
+        let more = self.link.flush() || self.clients.has_more(self.link.hub());
         self.measure(now);
         if let Some(end) = self.ended(now) {
             return Poll::Ready(end);

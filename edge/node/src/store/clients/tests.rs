@@ -16,7 +16,7 @@ struct Desk {
     clients: Clients,
     hub: Hub,
     door: TcpListener,
-    happened: Vec<Happening>,
+    happened: VecDeque<Happening>,
     inputs: Vec<GatewayInput>,
     now: Time,
 }
@@ -29,7 +29,7 @@ impl Desk {
             clients: Clients::new(shared, metrics),
             hub: Hub::new(Duration::from_secs(60)),
             door: TcpListener::bind("127.0.0.1:0").unwrap(),
-            happened: Vec::new(),
+            happened: VecDeque::new(),
             inputs: Vec::new(),
             now: Time(0),
         }
