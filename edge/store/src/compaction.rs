@@ -2,8 +2,8 @@
 //!
 //! What is current in a segment is appended to the log again, under the lock of its shard and only if the index
 //! still points at it: the order of the log stays the order of changes. The segment is removed after all of that
-//! is on the disk. A marker of a removed key is appended again too, as long as there are older segments which may
-//! hold a version of the key; in the oldest segment it has done its duty.
+//! is on the disk, and with it all that made the rest garbage. A marker of a removed key is appended again too, as
+//! long as there are older segments which may hold a version of the key; in the oldest segment it has done its duty.
 
 use crate::disk::{What, fault};
 use crate::engine::{Core, Files};
@@ -23,7 +23,7 @@ impl Core {
         let Some(files) = self.files() else { return Ok(()) };
         // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
         loop {
-            let closed = files.log.next_closed();
+            let closed = files.unhinted();
             let finished = closed.as_ref().map_or(Ok(()), |segment| files.finish(segment));
             match (&finished, &closed) {
                 (Ok(()), Some(segment)) if !pace(segment.written()) => return Ok(()),
@@ -43,10 +43,7 @@ impl Core {
     /// Writes the hints of the segments that are closed by now.
     pub fn write_hints(&self) -> Result<(), Fault> {
         let Some(files) = self.files() else { return Ok(()) };
-        while let Some(segment) = files.log.next_closed() {
-            files.finish(&segment)?;
-        }
-        Ok(())
+        files.log.unhinted().iter().try_for_each(|segment| files.finish(segment))
     }
 
     /// Something failed behind the back of all requests.
@@ -73,9 +70,29 @@ impl Core {
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
         let oldest = files.log.closed_segments().first().is_some_and(|oldest| oldest.number == victim.number);
+        let markers = if oldest { 0 } else { victim.markers.load(Ordering::Relaxed) };
+        if !self.move_needed(files, victim, markers, pace)? {
+            return Ok(false);
+        }
+        // Also of what was garbage already: what made it garbage may be nowhere but in memory.
+        files.log.sync()?;
+        files.drop_segment(victim)?;
+        Ok(pace(0))
+    }
+
+    /// Moves the versions that the index points at, and so many bytes of markers. What is left is needed by nobody, so
+    /// that it is not even read if that can be avoided: whether it is damaged does not matter. False: stopped.
+    fn move_needed(
+        &self,
+        files: &Files,
+        victim: &Segment,
+        mut markers: u64,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, Fault> {
         let mut walk = Walk::new(victim, victim.written());
         let mut unpaced = 0;
-        loop {
+        // A closed segment gets no more of either.
+        while victim.live.load(Ordering::Relaxed) > 0 || markers > 0 {
             let (offset, record) = match walk.step()? {
                 Step::Record { offset, record } => (offset, record),
                 Step::End => break,
@@ -89,7 +106,10 @@ impl Core {
                     let place = Place { segment: victim.number, offset: offset as u32 };
                     self.move_version(files, place, &record)?;
                 }
-                LogKind::Removed if !oldest => self.move_marker(files, &record)?,
+                LogKind::Removed if markers > 0 => {
+                    self.move_marker(files, &record)?;
+                    markers = markers.saturating_sub(record.bytes() as u64);
+                }
                 LogKind::Removed | LogKind::Synced | LogKind::Sealed => {}
             }
             unpaced += record.bytes() as u64;
@@ -101,8 +121,6 @@ impl Core {
                 files.log.flush()?;
             }
         }
-        files.log.sync()?;
-        files.drop_segment(victim)?;
         Ok(true)
     }
 
@@ -146,21 +164,28 @@ impl Files {
         Ok(())
     }
 
+    /// The oldest closed segment that lacks its hint and is here to stay. One that is rewritten anyway is not read and
+    /// summed up before: what needs a hint is a start, and what needs no hint is right, only slower to start with.
+    fn unhinted(&self) -> Option<Arc<Segment>> {
+        self.log.unhinted().into_iter().find(|segment| !self.is_worth_rewriting(segment))
+    }
+
+    fn is_worth_rewriting(&self, segment: &Segment) -> bool {
+        let percent = u64::from(self.log.options.garbage_percent.clamp(1, 99));
+        !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
+    }
+
     /// The segment with most garbage, if it is worth it. If the markers of removed keys have become many, the oldest
     /// one: they are only dropped from there.
     fn victim(&self) -> Option<Arc<Segment>> {
         let closed = self.log.closed_segments();
-        let fit = |segment: &Arc<Segment>| {
-            segment.hinted.load(Ordering::Relaxed) && !segment.damaged.load(Ordering::Relaxed)
-        };
-        let percent = |segment: &Arc<Segment>| segment.garbage() * 100 / segment.written().max(1);
-        let worst = closed.iter().filter(|segment| fit(segment)).max_by_key(|segment| percent(segment))?;
-        if percent(worst) >= u64::from(self.log.options.garbage_percent.clamp(1, 99)) {
+        let worthwhile = closed.iter().filter(|segment| self.is_worth_rewriting(segment));
+        if let Some(worst) = worthwhile.max_by_key(|segment| segment.garbage_percent()) {
             return Some(worst.clone());
         }
         let markers: u64 = closed.iter().map(|segment| segment.markers.load(Ordering::Relaxed)).sum();
         let written: u64 = closed.iter().map(|segment| segment.written()).sum();
-        let oldest = closed.first().filter(|oldest| fit(oldest))?;
+        let oldest = closed.first().filter(|oldest| !oldest.damaged.load(Ordering::Relaxed))?;
         (markers * 100 > written * MARKERS_PERCENT_MAX).then(|| oldest.clone())
     }
 

@@ -205,9 +205,9 @@ impl Log {
         Ok(segments.values().map(|segment| (segment.clone(), segment.written())).collect())
     }
 
-    /// The oldest closed segment without a hint file.
-    pub fn next_closed(&self) -> Option<Arc<Segment>> {
-        self.tail().closed.first().cloned()
+    /// Closed segments without a hint file, oldest first.
+    pub fn unhinted(&self) -> Vec<Arc<Segment>> {
+        self.tail().closed.clone()
     }
 
     /// It has its hint file now, or will never have one.
@@ -222,7 +222,9 @@ impl Log {
         all
     }
 
+    /// Its file is gone for good.
     pub fn forget(&self, number: u32) {
+        self.settled(number);
         self.segments.write().expect("no panic under this lock").remove(&number);
     }
 

@@ -140,6 +140,10 @@ impl Segment {
         self.written().saturating_sub(HEADER_BYTES + needed)
     }
 
+    pub fn garbage_percent(&self) -> u64 {
+        self.garbage() * 100 / self.written().max(1)
+    }
+
     /// The record of this length at this offset, from what was handed to the system.
     pub fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; length];

@@ -57,23 +57,48 @@ fn garbage_goes_though_no_hint_fits() {
     let disk = FaultyDisk::default();
     let (core, _) = open(&disk, Sync::Always).unwrap();
     let log = &core.files().unwrap().log;
-    let key = key(1);
-    let put = |clock| core.put(key.hash, &key.key, &record(clock, 200)).and_then(|()| core.commit());
+    let put = |number, clock| {
+        let key = key(number);
+        core.put(key.hash, &key.key, &record(clock, 200)).and_then(|()| core.commit())
+    };
     let mut clock = 0;
     while log.closed_segments().len() < 4 {
         clock += 1;
-        put(clock).unwrap();
+        put(1, clock).unwrap();
     }
     core.write_hints().unwrap();
-    while log.next_closed().is_none() {
+    let overwritten = clock;
+    while log.closed_segments().len() < 6 {
         clock += 1;
-        put(clock).unwrap();
+        put(clock, clock).unwrap();
     }
+    let before = content(&core);
     disk.limit(Some(0));
     assert_eq!(core.tend(&mut |_| true), Err(Fault::Full), "the hint does not fit");
-    assert_eq!(log.closed_segments().len(), 1, "the one without a hint is left");
+    assert_eq!(log.unhinted().len(), 2);
+    assert_eq!(log.closed_segments().len(), 2, "those without a hint are left");
     disk.limit(None);
     tend(&core);
+    assert!(log.unhinted().is_empty());
+    assert_eq!(content(&core), before);
+    assert_eq!(core.get(key(1).hash, &key(1).key), Ok(Some(record(overwritten, 200))));
+}
+
+/// Nor is what never had one.
+#[test]
+fn garbage_goes_though_it_has_no_hint() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let log = &core.files().unwrap().log;
+    let key = key(1);
+    let mut clock = 0;
+    while log.closed_segments().len() < 4 {
+        clock += 1;
+        core.put(key.hash, &key.key, &record(clock, 200)).and_then(|()| core.commit()).unwrap();
+    }
+    disk.limit(Some(0));
+    tend(&core);
+    assert!(log.closed_segments().is_empty());
     assert_eq!(core.get(key.hash, &key.key), Ok(Some(record(clock, 200))));
 }
 

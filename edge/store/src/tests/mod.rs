@@ -1,6 +1,7 @@
 //! Tests of the whole engine: against a model, through crashes, with damage, on a full disk.
 
 mod backups;
+mod compaction;
 mod copies;
 mod crash;
 mod damage;

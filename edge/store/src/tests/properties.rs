@@ -142,7 +142,7 @@ fn an_engine_in_memory_is_an_ordered_map() {
 fn a_crash_anywhere_loses_nothing_committed() {
     let crashes = Cell::new(0);
     let cases_of = (vec(change(12), 1..80), 1..250u64, crash());
-    let kept = cases(400).run(&cases_of, |(changes, at, crash)| {
+    let kept = cases(600).run(&cases_of, |(changes, at, crash)| {
         let disk = FaultyDisk::default();
         let mut expected = Expected::default();
         disk.plan(Plan::CrashAt(at));

@@ -1,0 +1,122 @@
+//! Closed segments: what is kept of them, and what is not even read.
+
+use super::faulty::{Crash, FaultyDisk};
+use super::{PATH, content, key, open, record, tend};
+use crate::engine::Core;
+use crate::options::Sync;
+use crate::segment::{HEADER_BYTES, hint_name, segment_name};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn segment(number: u32) -> PathBuf {
+    Path::new(PATH).join(segment_name(number))
+}
+
+fn closed(core: &Core) -> Vec<u32> {
+    core.files().unwrap().log.closed_segments().iter().map(|segment| segment.number).collect()
+}
+
+/// Puts versions of a key until so many segments are closed, and tells the clock of the last one.
+fn overwrite(core: &Core, number: u64, clock: u64, segments: usize) -> u64 {
+    let key = key(number);
+    let mut clock = clock;
+    let target = closed(core).len() + segments;
+    while closed(core).len() < target {
+        clock += 1;
+        core.put(key.hash, &key.key, &record(clock, 200)).unwrap();
+    }
+    clock
+}
+
+/// What is seen of the making of a segment's hint.
+fn watch_hint(disk: &FaultyDisk, number: u32) -> Arc<AtomicBool> {
+    let written = Arc::new(AtomicBool::new(false));
+    let seen = written.clone();
+    let unfinished = Path::new(PATH).join(format!("{}.unfinished", hint_name(number)));
+    disk.meddle_before(&unfinished, move || seen.store(true, Ordering::Relaxed));
+    written
+}
+
+#[test]
+fn a_segment_gets_a_hint_unless_it_is_rewritten_anyway() {
+    for (keys, hinted) in [(1, false), (1000, true)] {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        let written = watch_hint(&disk, 1);
+        for clock in 1..40 {
+            let key = key(clock % keys);
+            core.put(key.hash, &key.key, &record(clock, 200)).unwrap();
+        }
+        let before = content(&core);
+        tend(&core);
+        assert_eq!(written.load(Ordering::Relaxed), hinted);
+        assert_eq!(closed(&core).is_empty(), !hinted);
+        assert!(core.files().unwrap().log.unhinted().is_empty(), "nothing is left to do");
+        assert_eq!(content(&core), before);
+    }
+}
+
+/// A start would refuse the whole store for the sake of bytes that nobody needs.
+#[test]
+fn a_segment_of_nothing_but_garbage_is_removed_unread() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let clock = overwrite(&core, 1, 0, 3);
+    core.commit().unwrap();
+    let mut damaged = disk.content(&segment(1));
+    damaged[HEADER_BYTES as usize..].fill(7);
+    disk.set_content(&segment(1), damaged);
+    tend(&core);
+    assert_eq!(closed(&core), []);
+    assert!(!disk.names().contains(&segment(1)));
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, opened) = open(&disk, Sync::Always).unwrap();
+    assert_eq!((opened.items + opened.tombstones, opened.cuts.len()), (1, 0));
+    assert_eq!(core.get(key(1).hash, &key(1).key), Ok(Some(record(clock, 200))));
+}
+
+/// The older version is on the disk, the newer one is not: nothing moves, and the power fails.
+#[test]
+fn what_made_garbage_is_on_the_disk_before_the_garbage_goes() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::None).unwrap();
+    let clock = overwrite(&core, 1, 0, 1);
+    let log = &core.files().unwrap().log;
+    log.sync().unwrap();
+    core.put(key(1).hash, &key(1).key, &record(clock + 1, 200)).unwrap();
+    assert_eq!(log.closed_segments()[0].live.load(Ordering::Relaxed), 0);
+    tend(&core);
+    assert_eq!(closed(&core), []);
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::None).unwrap();
+    assert_eq!(core.get(key(1).hash, &key(1).key), Ok(Some(record(clock + 1, 200))));
+}
+
+/// All versions in the second segment are garbage, and it is needed all the same.
+#[test]
+fn a_marker_outlives_its_segment_while_an_older_one_holds_a_version() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let removed = key(1);
+    core.put(removed.hash, &removed.key, &record(1, 200)).unwrap();
+    let mut clock = 1;
+    while closed(&core).is_empty() {
+        clock += 1;
+        core.put(key(clock).hash, &key(clock).key, &record(clock, 200)).unwrap();
+    }
+    core.remove(removed.hash, &removed.key).unwrap();
+    overwrite(&core, clock, clock, 2);
+    let before = content(&core);
+    tend(&core);
+    assert_eq!(closed(&core), [1], "the second one is gone");
+    assert_eq!(content(&core), before);
+    core.commit().unwrap();
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(content(&core), before);
+    assert_eq!(core.get(removed.hash, &removed.key), Ok(None), "it did not come back");
+}
