@@ -11,7 +11,9 @@ use crate::entry::{Body, Entry, Place};
 use crate::hint::Hint;
 use crate::layout::{LogKind, LogRecord};
 use crate::segment::{Segment, Step, Walk, hint_name};
-use kumo_cluster::Fault;
+use crate::shard::Shards;
+use bytes::Bytes;
+use kumo_cluster::{Fault, KeyHash, StoreKey};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,6 +76,7 @@ impl Core {
         if !self.move_needed(files, victim, markers, pace)? {
             return Ok(false);
         }
+        self.check_unneeded(victim)?;
         // Also of what was garbage already: what made it garbage may be nowhere but in memory.
         files.log.sync()?;
         files.drop_segment(victim)?;
@@ -122,6 +125,48 @@ impl Core {
             }
         }
         Ok(true)
+    }
+
+    /// The index has the last word: a segment is not removed as long as it points there, whatever was found in it. A
+    /// hint may have said that a record is where another one is.
+    fn check_unneeded(&self, victim: &Segment) -> Result<(), Fault> {
+        if victim.live.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let Some(offset) = self.offsets_in(victim.number).first().copied() else { return Ok(()) };
+        victim.damaged.store(true, Ordering::Relaxed);
+        Err(victim.damage(u64::from(offset), "another key's record"))
+    }
+
+    /// Where the records are in a segment that the index points at, in order. Of a closed one there are only fewer
+    /// later on.
+    fn offsets_in(&self, segment: u32) -> Vec<u32> {
+        let mut offsets = Vec::new();
+        for number in self.shards.numbers() {
+            let mut after = None;
+            loop {
+                let shard = self.shards.at(number);
+                let range = shard.index.range(Shards::lowest(number), KeyHash(u64::MAX), after.as_ref());
+                let mut last = None;
+                for (count, entry) in (1..=KEYS_AT_ONCE).zip(range) {
+                    if let Body::At(place) = entry.body
+                        && place.segment == segment
+                    {
+                        offsets.push(place.offset);
+                    }
+                    if count == KEYS_AT_ONCE {
+                        last = Some(StoreKey { hash: entry.hash, key: Bytes::copy_from_slice(entry.key) });
+                    }
+                }
+                drop(shard);
+                if last.is_none() {
+                    break;
+                }
+                after = last;
+            }
+        }
+        offsets.sort_unstable();
+        offsets
     }
 
     fn move_version(&self, files: &Files, place: Place, record: &LogRecord) -> Result<(), Fault> {
@@ -208,6 +253,9 @@ impl Files {
 
 /// How much is rewritten between two looks at the clock.
 const PACE_BYTES: u64 = 1 << 20;
+
+/// Keys of the index that are looked at under one lock, which requests wait for.
+const KEYS_AT_ONCE: usize = 256;
 
 /// Above this part of all closed segments, markers are worth the rewriting of old segments.
 const MARKERS_PERCENT_MAX: u64 = 25;

@@ -89,6 +89,10 @@ impl Shards {
         (hash.0 >> (u64::BITS - SHARD_BITS)) as usize
     }
 
+    pub fn numbers(&self) -> std::ops::Range<usize> {
+        0..SHARDS
+    }
+
     /// The lowest hash of a shard.
     pub fn lowest(number: usize) -> KeyHash {
         KeyHash((number as u64) << (u64::BITS - SHARD_BITS))

@@ -5,6 +5,7 @@ use super::{PATH, content, key, open, record, tend};
 use crate::engine::Core;
 use crate::options::Sync;
 use crate::segment::{HEADER_BYTES, hint_name, segment_name};
+use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,4 +120,39 @@ fn a_marker_outlives_its_segment_while_an_older_one_holds_a_version() {
     let (core, _) = open(&disk, Sync::Always).unwrap();
     assert_eq!(content(&core), before);
     assert_eq!(core.get(removed.hash, &removed.key), Ok(None), "it did not come back");
+}
+
+/// A hint that is whole and wrong: the index points at another key's record.
+#[test]
+fn a_segment_is_kept_while_the_index_points_into_it() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let mut clock = 0;
+    while closed(&core).is_empty() {
+        clock += 1;
+        core.put(key(clock).hash, &key(clock).key, &record(clock, 200)).unwrap();
+    }
+    core.close().unwrap();
+    drop(core);
+    disk.crash(Crash::Killed);
+    let hint = Path::new(PATH).join(hint_name(1));
+    let mut content = disk.content(&hint);
+    content.truncate(content.len() - 4);
+    // The first record's offset, so that of no record.
+    content[23] += 1;
+    content.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
+    disk.set_content(&hint, content);
+    let (core, opened) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(opened.hinted, 1);
+    let misplaced = key(1);
+    assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))));
+    for number in 2..=clock {
+        core.put(key(number).hash, &key(number).key, &record(number, 10)).unwrap();
+    }
+    for _ in 0..3 {
+        let _ = core.tend(&mut |_| true);
+        assert_eq!(closed(&core).first(), Some(&1));
+        assert!(disk.names().contains(&segment(1)));
+        assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))));
+    }
 }
