@@ -92,10 +92,21 @@ impl Core {
         mut markers: u64,
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
+        let current = || victim.live.load(Ordering::Relaxed) > 0;
+        // Markers are not in the index. Of the versions in a segment nearly all may be garbage, each of which would have
+        // to be looked for in the index.
+        let mut listed = None;
+        if markers == 0 && current() && self.shards.keys() < victim.written() / BYTES_PER_KEY {
+            listed = Some(self.offsets_in(victim.number).into_iter());
+        }
         let mut walk = Walk::new(victim, victim.written());
         let mut unpaced = 0;
         // A closed segment gets no more of either.
-        while victim.live.load(Ordering::Relaxed) > 0 || markers > 0 {
+        while current() || markers > 0 {
+            if let Some(listed) = &mut listed {
+                let Some(offset) = listed.next() else { break };
+                walk.go_to(u64::from(offset));
+            }
             let (offset, record) = match walk.step()? {
                 Step::Record { offset, record } => (offset, record),
                 Step::End => break,
@@ -256,6 +267,10 @@ const PACE_BYTES: u64 = 1 << 20;
 
 /// Keys of the index that are looked at under one lock, which requests wait for.
 const KEYS_AT_ONCE: usize = 256;
+
+/// The index is gone through in search of a segment's records if there are so many bytes of it for each key. Looking at
+/// the next key takes a small part of what reading a record and looking for its key takes, and few records are larger.
+const BYTES_PER_KEY: u64 = 256;
 
 /// Above this part of all closed segments, markers are worth the rewriting of old segments.
 const MARKERS_PERCENT_MAX: u64 = 25;

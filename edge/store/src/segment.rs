@@ -204,6 +204,16 @@ impl<'a> Walk<'a> {
         Walk { segment, end, at: HEADER_BYTES, window: Vec::new(), window_at: HEADER_BYTES }
     }
 
+    /// Goes on with the record at this offset, wherever it is.
+    pub fn go_to(&mut self, offset: u64) {
+        let window = self.window_at..=self.window_at + self.window.len() as u64;
+        if !window.contains(&offset) {
+            self.window.clear();
+            self.window_at = offset;
+        }
+        self.at = offset;
+    }
+
     pub fn step(&mut self) -> Result<Step<'_>, Fault> {
         let offset = self.at;
         if offset >= self.end {

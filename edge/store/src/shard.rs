@@ -89,6 +89,11 @@ impl Shards {
         (hash.0 >> (u64::BITS - SHARD_BITS)) as usize
     }
 
+    /// How many keys there are.
+    pub fn keys(&self) -> u64 {
+        self.all().map(|shard| shard.index.items + shard.index.tombstones).sum()
+    }
+
     pub fn numbers(&self) -> std::ops::Range<usize> {
         0..SHARDS
     }

@@ -3,8 +3,11 @@
 use super::faulty::{Crash, FaultyDisk};
 use super::{PATH, content, key, open, record, tend};
 use crate::engine::Core;
+use crate::entry::Place;
+use crate::layout::RECORD_BYTES;
 use crate::options::Sync;
 use crate::segment::{HEADER_BYTES, hint_name, segment_name};
+use crate::shard::Found;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +19,13 @@ fn segment(number: u32) -> PathBuf {
 
 fn closed(core: &Core) -> Vec<u32> {
     core.files().unwrap().log.closed_segments().iter().map(|segment| segment.number).collect()
+}
+
+fn place_of(core: &Core, number: u64) -> Place {
+    match core.shards.lock(key(number).hash).find(key(number).hash, &key(number).key) {
+        Some(Found::At { place, .. }) => place,
+        Some(Found::Here(_)) | None => panic!("key {number} is in no file"),
+    }
 }
 
 /// Puts versions of a key until so many segments are closed, and tells the clock of the last one.
@@ -122,15 +132,78 @@ fn a_marker_outlives_its_segment_while_an_older_one_holds_a_version() {
     assert_eq!(core.get(removed.hash, &removed.key), Ok(None), "it did not come back");
 }
 
-/// A hint that is whole and wrong: the index points at another key's record.
+/// The few records that are needed are found by the index: those between them may be anything.
+#[test]
+fn of_a_segment_that_is_mostly_garbage_only_what_is_needed_is_read() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    // One at the beginning, one in the middle, and the last one of those that are overwritten.
+    core.put(key(2).hash, &key(2).key, &record(2, 20)).unwrap();
+    let place = |number| place_of(&core, number);
+    for clock in 10..17 {
+        core.put(key(1).hash, &key(1).key, &record(clock, 200)).unwrap();
+    }
+    let garbage = place(1);
+    core.put(key(3).hash, &key(3).key, &record(3, 300)).unwrap();
+    let clock = overwrite(&core, 1, 20, 1);
+    core.commit().unwrap();
+    assert!(place(2).segment == 1 && garbage.segment == 1 && place(3).segment == 1);
+    let mut damaged = disk.content(&segment(1));
+    // Its length, too: no walk gets past it.
+    damaged[garbage.offset as usize..][..RECORD_BYTES].fill(0xff);
+    disk.set_content(&segment(1), damaged);
+    tend(&core);
+    assert_eq!(closed(&core), []);
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for (number, expected) in [(1, record(clock, 200)), (2, record(2, 20)), (3, record(3, 300))] {
+        assert_eq!(core.get(key(number).hash, &key(number).key), Ok(Some(expected)));
+    }
+}
+
+#[test]
+fn a_needed_record_that_is_damaged_keeps_its_segment() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for number in [2, 3] {
+        core.put(key(number).hash, &key(number).key, &record(number, 20)).unwrap();
+    }
+    overwrite(&core, 1, 20, 1);
+    core.commit().unwrap();
+    let mut damaged = disk.content(&segment(1));
+    damaged[place_of(&core, 2).offset as usize + 5] ^= 1;
+    disk.set_content(&segment(1), damaged);
+    for _ in 0..3 {
+        let _ = core.tend(&mut |_| true);
+        core.untroubled();
+        assert_eq!(closed(&core), [1]);
+        assert!(disk.names().contains(&segment(1)));
+    }
+    assert!(core.files().unwrap().log.closed_segments()[0].damaged.load(Ordering::Relaxed));
+    assert!(matches!(core.get(key(2).hash, &key(2).key), Err(Fault::Damaged(_))));
+    assert_eq!(core.get(key(3).hash, &key(3).key), Ok(Some(record(3, 20))));
+}
+
+/// A hint that is whole and wrong: the index points where the record is not. Many small records are met on a walk, few
+/// large ones are looked for where the index says.
 #[test]
 fn a_segment_is_kept_while_the_index_points_into_it() {
+    for (data_bytes, offset) in
+        [200, 500].into_iter().flat_map(|bytes| [0, 19, 21, 4000, u32::MAX].map(|at| (bytes, at)))
+    {
+        keep_misplaced(data_bytes, offset);
+    }
+}
+
+fn keep_misplaced(data_bytes: usize, offset: u32) {
+    let context = format!("data of {data_bytes} bytes, offset {offset}");
     let disk = FaultyDisk::default();
     let (core, _) = open(&disk, Sync::Always).unwrap();
     let mut clock = 0;
     while closed(&core).is_empty() {
         clock += 1;
-        core.put(key(clock).hash, &key(clock).key, &record(clock, 200)).unwrap();
+        core.put(key(clock).hash, &key(clock).key, &record(clock, data_bytes)).unwrap();
     }
     core.close().unwrap();
     drop(core);
@@ -138,21 +211,21 @@ fn a_segment_is_kept_while_the_index_points_into_it() {
     let hint = Path::new(PATH).join(hint_name(1));
     let mut content = disk.content(&hint);
     content.truncate(content.len() - 4);
-    // The first record's offset, so that of no record.
-    content[23] += 1;
+    // Where the first record is.
+    content[20..24].copy_from_slice(&offset.to_be_bytes());
     content.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
     disk.set_content(&hint, content);
     let (core, opened) = open(&disk, Sync::Always).unwrap();
     assert_eq!(opened.hinted, 1);
     let misplaced = key(1);
-    assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))));
+    assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))), "{context}");
     for number in 2..=clock {
         core.put(key(number).hash, &key(number).key, &record(number, 10)).unwrap();
     }
     for _ in 0..3 {
         let _ = core.tend(&mut |_| true);
-        assert_eq!(closed(&core).first(), Some(&1));
-        assert!(disk.names().contains(&segment(1)));
-        assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))));
+        assert_eq!(closed(&core).first(), Some(&1), "{context}");
+        assert!(disk.names().contains(&segment(1)), "{context}");
+        assert!(matches!(core.get(misplaced.hash, &misplaced.key), Err(Fault::Damaged(_))), "{context}");
     }
 }
