@@ -22,6 +22,16 @@ pub struct Slot {
     pub handle: Handle,
 }
 
+/// An entry that was found.
+#[derive(Debug)]
+pub struct Hit<'a> {
+    pub position: usize,
+    pub handle: Handle,
+    pub entry: Entry<'a>,
+    /// Of the packed entry.
+    pub length: usize,
+}
+
 impl Slot {
     pub fn new(hash: KeyHash, handle: Handle) -> Slot {
         Slot { tag: tag(hash), handle }
@@ -46,34 +56,57 @@ impl Leaf {
         &self.slots
     }
 
-    /// The position of the key, or where it would be. `low` is the lowest hash that may be here.
-    ///
-    /// Hashes are even, so that where one is can be guessed well. Where they are not even, halving takes over.
-    pub fn position(&self, arena: &Arena, low: u64, hash: KeyHash, key: &[u8]) -> Result<usize, usize> {
+    /// The entry of the key with its position, or where it would be. `low` is the lowest hash that may be here.
+    pub fn find<'a>(&self, arena: &'a Arena, low: u64, hash: KeyHash, key: &[u8]) -> Result<Hit<'a>, usize> {
         let wanted = tag(hash);
-        let (mut first, mut end) = (0, self.slots.len());
-        let (mut low, mut high) = (tag(KeyHash(low)), self.high);
-        let mut guesses = GUESSES_MAX;
+        let (mut first, mut end) = (self.lower_bound(low, wanted), self.slots.len());
+        // Where many keys share what a slot knows of their hashes, halving is needed; nearly always there is but one.
+        let mut middle = first;
         while first < end {
-            let middle = if guesses > 0 && low <= wanted && wanted < high {
-                guesses -= 1;
-                let part = u64::from(wanted - low) * (end - first) as u64 / u64::from(high - low);
-                first + part as usize
-            } else {
-                first + (end - first) / 2
-            };
             let slot = self.slots[middle];
-            match slot.tag.cmp(&wanted).then_with(|| compare(arena.at(slot.handle), hash, key)) {
-                Ordering::Equal => return Ok(middle),
-                Ordering::Less => (first, low) = (middle + 1, slot.tag),
-                Ordering::Greater => (end, high) = (middle, slot.tag),
+            if slot.tag == wanted {
+                let (entry, length) = Entry::decode(arena.at(slot.handle));
+                match entry.hash.cmp(&hash).then_with(|| entry.key.cmp(key)) {
+                    Ordering::Equal => {
+                        return Ok(Hit { position: middle, handle: slot.handle, entry, length });
+                    }
+                    Ordering::Less => first = middle + 1,
+                    Ordering::Greater => end = middle,
+                }
+            } else {
+                end = middle;
             }
+            middle = first + (end - first) / 2;
         }
         Err(first)
     }
 
-    pub fn get(&self, position: usize) -> Handle {
-        self.slots[position].handle
+    /// The first slot whose tag is not below the wanted one.
+    ///
+    /// Hashes are even, so that where one is can be guessed well, and the rest of the way is a few steps through
+    /// memory that is at hand: cheaper than to guess again, which takes a division. Where they are not even, halving
+    /// takes over.
+    fn lower_bound(&self, low: u64, wanted: u32) -> usize {
+        let (slots, low) = (&self.slots[..], tag(KeyHash(low)));
+        let guess = if low <= wanted && wanted < self.high {
+            (u64::from(wanted - low) * slots.len() as u64 / u64::from(self.high - low)) as usize
+        } else {
+            slots.len() / 2
+        };
+        let (below, above) = slots.split_at(guess);
+        let is_below = |slot: &Slot| slot.tag < wanted;
+        let up = above.iter().take(STEPS_MAX).take_while(|slot| is_below(slot)).count();
+        if up == STEPS_MAX {
+            return guess + up + above[up..].partition_point(is_below);
+        }
+        if up > 0 {
+            return guess + up;
+        }
+        let down = below.iter().rev().take(STEPS_MAX).take_while(|slot| !is_below(slot)).count();
+        if down == STEPS_MAX {
+            return below[..guess - down].partition_point(is_below);
+        }
+        guess - down
     }
 
     pub fn insert(&mut self, position: usize, slot: Slot) {
@@ -123,12 +156,8 @@ impl Leaf {
     }
 }
 
-fn compare(entry: &[u8], hash: KeyHash, key: &[u8]) -> Ordering {
-    Entry::hash_at(entry).cmp(&hash).then_with(|| Entry::decode(entry).0.key.cmp(key))
-}
-
 /// By how much a leaf grows.
 const SLOTS_STEP: usize = 16;
 
-/// Guesses before halving takes over.
-const GUESSES_MAX: u32 = 4;
+/// Steps from a guess before halving takes over: a guess is off by about the root of what a leaf holds.
+const STEPS_MAX: usize = 24;
