@@ -221,7 +221,7 @@ impl Files {
     }
 
     /// The oldest closed segment that lacks its hint and is here to stay. One that is rewritten anyway is not read and
-    /// summed up before: what needs a hint is a start, and what needs no hint is right, only slower to start with.
+    /// summed up before: without a hint a start takes longer, nothing else.
     fn unhinted(&self) -> Option<Arc<Segment>> {
         self.log.unhinted().into_iter().find(|segment| !self.is_worth_rewriting(segment))
     }

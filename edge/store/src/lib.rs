@@ -10,7 +10,7 @@
 //! key; keys on the disk would save the key and cost a read for every head, thus for every put on a replica. In memory
 //! mode small data lies in the index too (33 bytes beyond key and data), and there is no log.
 //!
-//! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments have hint files with all
+//! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments that stay have hint files, with all
 //! but the data. The torn end of a segment is cut; it is told from damage by marks in the log that say how
 //! far the disk had it. Damage is named by file and offset, and the store is left as it is.
 //!
