@@ -72,8 +72,8 @@ impl Core {
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
         let oldest = files.log.closed_segments().first().is_some_and(|oldest| oldest.number == victim.number);
-        let markers = if oldest { 0 } else { victim.markers.load(Ordering::Relaxed) };
-        if !self.move_needed(files, victim, markers, pace)? {
+        let marked = !oldest && victim.markers.load(Ordering::Relaxed) > 0;
+        if !self.move_needed(files, victim, marked, pace)? {
             return Ok(false);
         }
         self.check_unneeded(victim)?;
@@ -83,26 +83,23 @@ impl Core {
         Ok(pace(0))
     }
 
-    /// Moves the versions that the index points at, and so many bytes of markers. What is left is needed by nobody, so
-    /// that it is not even read if that can be avoided: whether it is damaged does not matter. False: stopped.
+    /// Moves the versions that the index points at, and markers, if it has some that are needed. What is left is needed by
+    /// nobody, so that it is not even read if that can be avoided: whether it is damaged does not matter. What is needed
+    /// is for the index to say, not for the counts of a segment, which only tell what is worth rewriting. False: stopped.
     fn move_needed(
         &self,
         files: &Files,
         victim: &Segment,
-        mut markers: u64,
+        marked: bool,
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, Fault> {
-        let current = || victim.live.load(Ordering::Relaxed) > 0;
         // Markers are not in the index. Of the versions in a segment nearly all may be garbage, each of which would have
         // to be looked for in the index.
-        let mut listed = None;
-        if markers == 0 && current() && self.shards.keys() < victim.written() / BYTES_PER_KEY {
-            listed = Some(self.offsets_in(victim.number).into_iter());
-        }
+        let few_keys = self.shards.keys() < victim.written() / BYTES_PER_KEY;
+        let mut listed = (!marked && few_keys).then(|| self.offsets_in(victim.number).into_iter());
         let mut walk = Walk::new(victim, victim.written());
         let mut unpaced = 0;
-        // A closed segment gets no more of either.
-        while current() || markers > 0 {
+        loop {
             if let Some(listed) = &mut listed {
                 let Some(offset) = listed.next() else { break };
                 walk.go_to(u64::from(offset));
@@ -120,10 +117,7 @@ impl Core {
                     let place = Place { segment: victim.number, offset: offset as u32 };
                     self.move_version(files, place, &record)?;
                 }
-                LogKind::Removed if markers > 0 => {
-                    self.move_marker(files, &record)?;
-                    markers = markers.saturating_sub(record.bytes() as u64);
-                }
+                LogKind::Removed if marked => self.move_marker(files, &record)?,
                 LogKind::Removed | LogKind::Synced | LogKind::Sealed => {}
             }
             unpaced += record.bytes() as u64;
