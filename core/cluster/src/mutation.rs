@@ -40,6 +40,8 @@ pub enum Mutation {
     LateTryExecuted,
     /// A frame of a write that is committed already is stored again.
     CommittedTakenAgain,
+    /// A frame that has not come is acknowledged with those that have.
+    AcknowledgedAhead,
     /// A restarted process goes on under its old incarnation.
     RestartGoesOn,
     /// A new master does not wait until leases of the one before have run out.

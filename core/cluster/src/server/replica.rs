@@ -36,7 +36,7 @@ impl<S: Store> Server<S> {
         // tombstone that is collected already, and then this would bring back what was deleted.
         let committed = seq <= self.links[usize::from(index)].heard;
         if committed && !self.settings.broken.is(Mutation::CommittedTakenAgain) {
-            return acknowledge(from, epoch, seq, effects);
+            return self.acknowledge(from, epoch, seq, effects);
         }
         let origin = origin::whole(origin, &record);
         let catching = matches!(piece.state, State::Catching { .. });
@@ -51,7 +51,7 @@ impl<S: Store> Server<S> {
                     self.ids.close(origin.id.gateway, origin.lowest_open);
                     self.ids.remember(origin.id, key.hash, origin.reply);
                 }
-                acknowledge(from, epoch, seq, effects);
+                self.acknowledge(from, epoch, seq, effects);
             }
             Err(Fault::Full) => effects.push(ServerEffect::Server(from, Message::ReplicaFull { epoch, seq })),
             Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => self.store_fault(&fault, effects),
@@ -114,18 +114,18 @@ impl<S: Store> Server<S> {
             self.dirty.remove_if(&key, |mark| mark.epoch == epoch && mark.seq == seq);
         }
     }
-}
 
-/// Frames that came one after another and were stored in one turn are acknowledged together.
-fn acknowledge(to: ServerId, epoch: SpaceNumber, seq: u64, effects: &mut Vec<ServerEffect>) {
-    if let Some(ServerEffect::Server(before, Message::Replicated { epoch: same, last, .. })) =
-        effects.last_mut()
-        && *before == to
-        && *same == epoch
-        && *last + 1 == seq
-    {
-        *last = seq;
-        return;
+    /// Frames that came one after another and were stored in one turn are acknowledged together.
+    fn acknowledge(&self, to: ServerId, epoch: SpaceNumber, seq: u64, effects: &mut Vec<ServerEffect>) {
+        if let Some(ServerEffect::Server(before, Message::Replicated { epoch: same, last, .. })) =
+            effects.last_mut()
+            && *before == to
+            && *same == epoch
+            && last.checked_add(1) == Some(seq)
+        {
+            *last = seq + u64::from(self.settings.broken.is(Mutation::AcknowledgedAhead));
+            return;
+        }
+        effects.push(ServerEffect::Server(to, Message::Replicated { epoch, first: seq, last: seq }));
     }
-    effects.push(ServerEffect::Server(to, Message::Replicated { epoch, first: seq, last: seq }));
 }

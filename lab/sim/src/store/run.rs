@@ -185,7 +185,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 30] = [
+pub const RULES: [Mutation; 31] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -204,6 +204,7 @@ pub const RULES: [Mutation; 30] = [
     Mutation::NoIdFloor,
     Mutation::LateTryExecuted,
     Mutation::CommittedTakenAgain,
+    Mutation::AcknowledgedAhead,
     Mutation::RestartGoesOn,
     Mutation::NewMasterDoesNotWait,
     Mutation::StaleTermAccepted,
