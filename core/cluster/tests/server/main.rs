@@ -1,5 +1,6 @@
 //! A server seen from outside: what it remembers, what it has under way, and what it does in one step.
 
+mod acknowledgements;
 mod bounds;
 mod disk;
 mod early;
