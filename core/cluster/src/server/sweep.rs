@@ -118,17 +118,18 @@ impl<S: Store> Server<S> {
         let first = self.sweep.after.as_ref().map_or(KeyHash(0), |key| key.hash);
         let found = self.store.scan(first, KeyHash(u64::MAX), self.sweep.after.as_ref(), SWEEP_COUNT)?;
         let ended = found.len() < SWEEP_COUNT;
-        let last = if ended { None } else { found.last().map(|(key, _)| key.clone()) };
         let mut room = CHANGE_COUNT;
-        for (key, head) in found {
-            if room == 0 {
-                self.sweep.again_at = Some(now.plus_micros(AGAIN_MICROS));
-                return Ok(());
+        for (number, (key, head)) in found.iter().enumerate() {
+            let swept = self.sweep_one(now, key, *head, effects);
+            room -= usize::from(matches!(swept, Ok(true)));
+            let more = number + 1 < found.len();
+            if swept.is_err() || (room == 0 && more) {
+                self.sweep.after = Some(key.clone());
+                self.sweep.again_at = swept.is_ok().then(|| now.plus_micros(AGAIN_MICROS));
+                return swept.map(drop);
             }
-            self.sweep.after = Some(key.clone());
-            room -= usize::from(self.sweep_one(now, key, head, effects)?);
         }
-        self.sweep.after = last;
+        self.sweep.after = found.into_iter().next_back().filter(|_| !ended).map(|(key, _)| key);
         if ended {
             self.sweep.ended();
         }
@@ -152,7 +153,7 @@ impl<S: Store> Server<S> {
     fn sweep_one(
         &mut self,
         now: Time,
-        key: StoreKey,
+        key: &StoreKey,
         head: Head,
         effects: &mut Vec<ServerEffect>,
     ) -> Result<bool, Fault> {
@@ -165,19 +166,19 @@ impl<S: Store> Server<S> {
                 self.sweep.dropped += 1;
                 Ok(true)
             }
-            (State::Normal, Kind::Tombstone) if self.collectable(now, world, &key, head.stamp) => {
+            (State::Normal, Kind::Tombstone) if self.collectable(now, world, key, head.stamp) => {
                 self.store.remove(key.hash, &key.key)?;
                 Ok(true)
             }
             (_, Kind::Tombstone) => {
                 let age = self.age_seconds(now, head.stamp);
                 let due = self.is_due(age);
-                self.sweep.keeps(&key, age, due);
+                self.sweep.keeps(key, age, due);
                 Ok(false)
             }
             (State::Normal, Kind::Value) if self.expired(now, head.expiry) => {
                 // If it cannot be now, a later pass tries again.
-                Ok(self.expire_value(now, key, effects).is_none())
+                Ok(self.expire_value(now, key.clone(), effects).is_none())
             }
             (State::Normal | State::Settling | State::Catching { .. } | State::Gone, Kind::Value) => {
                 Ok(false)
