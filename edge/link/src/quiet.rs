@@ -39,31 +39,40 @@ impl<F: Future> Quiet<F> {
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     #[test]
     fn it_is_polled_when_it_woke_and_wakes_who_waits() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let (sender, receiver) = tokio::sync::oneshot::channel();
-            let mut looks = 0;
-            let mut receiver = Box::pin(receiver);
-            let mut quiet = Quiet::new(poll_fn(move |context| {
-                looks += 1;
-                receiver.as_mut().poll(context).map(|said| (said, looks))
-            }));
-            let mut sender = Some(sender);
-            let mut turns = 0;
-            let ended = poll_fn(|context| {
-                turns += 1;
-                if turns < 10 {
-                    context.waker().wake_by_ref();
-                } else if let Some(sender) = sender.take() {
-                    // Nothing but this wakes the loop again.
-                    sender.send("said").unwrap();
-                }
-                quiet.poll(context)
-            });
-            assert_eq!(ended.await, (Ok("said"), 2));
-        });
+        let (looks, registered) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(None::<Waker>)));
+        let (counted, kept) = (looks.clone(), registered.clone());
+        let mut quiet = Quiet::new(poll_fn(move |context| {
+            *kept.lock().unwrap() = Some(context.waker().clone());
+            // Woken once for nothing.
+            if counted.fetch_add(1, Ordering::Relaxed) < 2 { Poll::Pending } else { Poll::Ready("said") }
+        }));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut turn = || quiet.poll(&mut Context::from_waker(&waker));
+        let wake = || registered.lock().unwrap().take().unwrap().wake();
+        (0..5).for_each(|_| assert!(turn().is_pending()));
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+        wake();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        (0..5).for_each(|_| assert!(turn().is_pending()));
+        assert_eq!(looks.load(Ordering::Relaxed), 2);
+        wake();
+        assert_eq!(turn(), Poll::Ready("said"));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
     }
 }

@@ -72,7 +72,8 @@ impl Signal {
 
     /// The loop looks at this socket now: the next wake counts again.
     pub fn seen(&self) {
-        self.queued.store(false, Ordering::Release);
+        // A swap: what was said before the last wake is seen by the look that follows.
+        self.queued.swap(false, Ordering::AcqRel);
     }
 
     /// Look at this socket in the next turn.

@@ -21,7 +21,7 @@ pub struct Options {
 /// is about the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When a segment is closed, otherwise at the system's leisure.
+    /// Before a segment gets its hint, and before one is removed; otherwise at the system's leisure.
     None,
     /// At this interval.
     Interval(Duration),

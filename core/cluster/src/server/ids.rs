@@ -98,9 +98,10 @@ impl Ids {
         let from = after.map_or(GatewayId(0), |after| after.gateway);
         for (&gateway, of) in self.gateways.range(from..) {
             let first = match after {
-                Some(after) if after.gateway == gateway => after.seq.saturating_add(1),
-                _other => 0,
+                Some(after) if after.gateway == gateway => after.seq.checked_add(1),
+                _other => Some(0),
             };
+            let Some(first) = first else { continue };
             for (seq, (hash, reply)) in of.replies.from(first) {
                 let id = RequestId { gateway, seq };
                 looked += 1;

@@ -5,28 +5,32 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// A gateway numbers its requests one by one, and closes them from below: so they lie in pages of neighbouring numbers,
-/// where nothing is moved for another to come or go.
+/// where hardly anything is moved for another to come or go. With many servers each of them sees few of a gateway's
+/// requests, and pages are short.
 #[derive(Clone, Default)]
 pub(crate) struct Replies {
     pages: BTreeMap<u64, Page>,
     /// Nothing below is remembered.
     closed: u64,
-    /// An empty page, for the next one: while requests come, pages come and go.
-    spare: Option<Page>,
-    /// What the replies' data come to.
+    /// The memory of a page that is done with, for the next one: while requests come, pages come and go.
+    spare: Page,
+    /// How many are remembered, and what their data come to.
+    count: usize,
     data_bytes: usize,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Page {
-    slots: Vec<Option<(KeyHash, Reply)>>,
-    /// Slots in use.
-    count: usize,
+    /// Ascending by number.
+    entries: Vec<(u64, (KeyHash, Reply))>,
+    /// The first of them are closed, so many.
+    closed: usize,
 }
 
 impl Replies {
     pub fn get(&self, seq: u64) -> Option<&(KeyHash, Reply)> {
-        self.pages.get(&(seq / PAGE))?.slots[place(seq)].as_ref()
+        let page = self.pages.get(&(seq / PAGE)).filter(|_| seq >= self.closed)?;
+        page.find(seq).ok().map(|at| &page.entries[at].1)
     }
 
     /// In place of what was there. Below what is closed nothing is remembered.
@@ -35,20 +39,26 @@ impl Replies {
             return;
         }
         let spare = &mut self.spare;
-        let page = self.pages.entry(seq / PAGE).or_insert_with(|| spare.take().unwrap_or_else(Page::new));
+        let page = self.pages.entry(seq / PAGE).or_insert_with(|| std::mem::take(spare));
         self.data_bytes += data_bytes(&reply);
-        match page.slots[place(seq)].replace((hash, reply)) {
-            None => page.count += 1,
-            Some((_, before)) => self.data_bytes -= data_bytes(&before),
+        match page.find(seq) {
+            Ok(at) => {
+                let (_, before) = std::mem::replace(&mut page.entries[at].1, (hash, reply));
+                self.data_bytes -= data_bytes(&before);
+            }
+            Err(at) => {
+                page.entries.insert(at, (seq, (hash, reply)));
+                self.count += 1;
+            }
         }
     }
 
     pub fn remove(&mut self, seq: u64) {
-        let Some(page) = self.pages.get_mut(&(seq / PAGE)) else { return };
-        self.data_bytes -= page.clear(place(seq));
-        if page.count == 0 {
-            self.spare = self.pages.remove(&(seq / PAGE));
-        }
+        let Some(page) = self.pages.get_mut(&(seq / PAGE)).filter(|_| seq >= self.closed) else { return };
+        let Ok(at) = page.find(seq) else { return };
+        let (_, (_, reply)) = page.entries.remove(at);
+        self.count -= 1;
+        self.data_bytes -= data_bytes(&reply);
     }
 
     /// All below are closed.
@@ -61,56 +71,61 @@ impl Replies {
         if upto <= self.closed {
             return;
         }
-        let before = std::mem::replace(&mut self.closed, upto);
-        while let Some(mut entry) = self.pages.first_entry().filter(|entry| entry.key() * PAGE < upto) {
-            let first = entry.key() * PAGE;
-            let seqs = before.max(first)..upto.min(first + PAGE);
+        self.closed = upto;
+        while let Some(mut entry) = self.pages.first_entry().filter(|entry| *entry.key() <= upto / PAGE) {
             let page = entry.get_mut();
-            self.data_bytes -= seqs.map(|seq| page.clear(place(seq))).sum::<usize>();
-            if first + PAGE > upto && page.count > 0 {
+            while let Some((_, (_, reply))) = page.entries.get_mut(page.closed).filter(|(seq, _)| *seq < upto)
+            {
+                self.data_bytes -= data_bytes(reply);
+                // Its data go now, its place with the page.
+                *reply = Reply::Done { clock: 0 };
+                self.count -= 1;
+                page.closed += 1;
+            }
+            if page.closed < page.entries.len() {
                 break;
             }
-            self.spare = Some(entry.remove());
+            self.spare = entry.remove();
+            self.spare.entries.clear();
+            self.spare.closed = 0;
         }
     }
 
     /// In order, from that one on.
     pub fn from(&self, first: u64) -> impl Iterator<Item = (u64, &(KeyHash, Reply))> {
-        let numbered = self.pages.range(first / PAGE..).flat_map(|(number, page)| {
-            page.slots.iter().zip(number * PAGE..).filter_map(|(slot, seq)| Some((seq, slot.as_ref()?)))
-        });
-        numbered.skip_while(move |(seq, _)| *seq < first)
+        let first = first.max(self.closed);
+        let entries = self.pages.range(first / PAGE..).flat_map(|(_, page)| &page.entries);
+        entries.skip_while(move |(seq, _)| *seq < first).map(|(seq, one)| (*seq, one))
     }
 
     pub fn retain(&mut self, stays: impl Fn(KeyHash) -> bool) {
-        let mut gone = 0;
+        let (closed, count, bytes) = (self.closed, &mut self.count, &mut self.data_bytes);
         self.pages.retain(|_, page| {
-            for at in 0..page.slots.len() {
-                if page.slots[at].as_ref().is_some_and(|(hash, _)| !stays(*hash)) {
-                    gone += page.clear(at);
+            page.entries.retain(|(seq, (hash, reply))| {
+                let stays = *seq < closed || stays(*hash);
+                if !stays {
+                    *count -= 1;
+                    *bytes -= data_bytes(reply);
                 }
-            }
-            page.count > 0
+                stays
+            });
+            page.closed < page.entries.len()
         });
-        self.data_bytes -= gone;
     }
 
     /// The memory that they take.
     pub fn bytes(&self) -> usize {
-        self.pages.len() * PAGE_BYTES + self.data_bytes
+        self.count * ENTRY_BYTES + self.data_bytes
     }
 }
 
 impl Page {
-    fn new() -> Page {
-        Page { slots: (0..PAGE).map(|_| None).collect(), count: 0 }
-    }
-
-    /// Forgets one; how much data it had.
-    fn clear(&mut self, at: usize) -> usize {
-        let Some((_, reply)) = self.slots[at].take() else { return 0 };
-        self.count -= 1;
-        data_bytes(&reply)
+    /// Where that one is, or belongs. Most come in order.
+    fn find(&self, seq: u64) -> Result<usize, usize> {
+        match self.entries.last() {
+            Some((last, _)) if *last >= seq => self.entries.binary_search_by_key(&seq, |(seq, _)| *seq),
+            _none_so_high => Err(self.entries.len()),
+        }
     }
 }
 
@@ -122,10 +137,6 @@ impl fmt::Debug for Replies {
     }
 }
 
-fn place(seq: u64) -> usize {
-    (seq % PAGE) as usize
-}
-
 fn data_bytes(reply: &Reply) -> usize {
     match reply {
         Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. } => 0,
@@ -133,10 +144,11 @@ fn data_bytes(reply: &Reply) -> usize {
     }
 }
 
-/// Requests of a page. With many servers each of them sees few of a gateway's requests, and fills few slots of a page.
+/// Numbers of a page.
 const PAGE: u64 = 64;
 
-const PAGE_BYTES: usize = PAGE as usize * size_of::<Option<(KeyHash, Reply)>>();
+/// One of them without its data, and with its share of the room that a page has for more.
+const ENTRY_BYTES: usize = 112;
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +185,12 @@ mod tests {
                     replies.retain(|hash| hash.0 % 3 > 0);
                     model.retain(|_, (hash, _): &mut (KeyHash, Reply)| hash.0 % 3 > 0);
                 }
-                3 => replies.insert(closed - 1 - draw(100), KeyHash(1), value(1)),
+                3 => {
+                    let below = closed - 1 - draw(100);
+                    replies.insert(below, KeyHash(1), value(1));
+                    replies.remove(below);
+                    assert_eq!(replies.get(below), None);
+                }
                 _ => {
                     replies.insert(seq, KeyHash(seq * 31), value(seq));
                     model.insert(seq, (KeyHash(seq * 31), value(seq)));
@@ -181,12 +198,28 @@ mod tests {
                 }
             }
             assert_eq!(replies.get(seq), model.get(&seq));
-            let first = closed + draw(200);
+            let first = closed - 100 + draw(300);
             let listed: Vec<_> = replies.from(first).map(|(seq, one)| (seq, one.clone())).collect();
             let expected: Vec<_> = model.range(first..).map(|(seq, one)| (*seq, one.clone())).collect();
             assert_eq!(listed, expected);
             let data: usize = model.values().map(|(_, reply)| data_bytes(reply)).sum();
-            assert_eq!(replies.bytes() - replies.pages.len() * PAGE_BYTES, data);
+            assert_eq!(replies.bytes(), model.len() * ENTRY_BYTES + data);
+        }
+    }
+
+    #[test]
+    fn the_last_numbers_are_numbers_like_others() {
+        for upto in [u64::MAX - 63, u64::MAX - 10, u64::MAX] {
+            let mut replies = Replies::default();
+            for seq in [u64::MAX - 70, u64::MAX - 5, u64::MAX] {
+                replies.insert(seq, KeyHash(1), value(1));
+            }
+            replies.close(upto);
+            let left: Vec<u64> = replies.from(0).map(|(seq, _)| seq).collect();
+            let expected = [u64::MAX - 5, u64::MAX].into_iter().filter(|seq| *seq >= upto);
+            assert_eq!(left, expected.collect::<Vec<_>>());
+            replies.close(5);
+            assert_eq!(replies.closed(), upto);
         }
     }
 }
