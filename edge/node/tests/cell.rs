@@ -82,7 +82,8 @@ fn a_connection_that_does_not_greet_well_is_told_why_and_others_are_served() {
     let magic = refused(kumo_paxos::Hello { magic: 7, ..hello() });
     assert_eq!(magic, "wrong magic: this port speaks kumo's cell protocol only");
     let version = refused(kumo_paxos::Hello { version: 9, ..hello() });
-    assert_eq!(version, "protocol version 9 is not spoken here, version 1 is");
+    let expected = format!("protocol version 9 is not spoken here, version {} is", kumo_paxos::VERSION);
+    assert_eq!(version, expected);
     let foreign = refused(kumo_paxos::Hello { cell: CellId(belongs.0 ^ 1), generation: 1, ..hello() });
     assert!(foreign.contains("cell"), "{foreign}");
     let twin = refused(kumo_paxos::Hello {
