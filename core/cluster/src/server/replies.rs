@@ -14,8 +14,8 @@ pub(crate) struct Replies {
     closed: u64,
     /// The memory of a page that is done with, for the next one: while requests come, pages come and go.
     spare: Page,
-    /// How many are remembered, and what their data come to.
-    count: usize,
+    /// How many the pages have room for, and what the data of those that are remembered come to.
+    room: usize,
     data_bytes: usize,
 }
 
@@ -38,8 +38,11 @@ impl Replies {
         if seq < self.closed {
             return;
         }
-        let spare = &mut self.spare;
-        let page = self.pages.entry(seq / PAGE).or_insert_with(|| std::mem::take(spare));
+        let (spare, room) = (&mut self.spare, &mut self.room);
+        let page = self.pages.entry(seq / PAGE).or_insert_with(|| {
+            *room += spare.entries.capacity();
+            std::mem::take(spare)
+        });
         self.data_bytes += data_bytes(&reply);
         match page.find(seq) {
             Ok(at) => {
@@ -47,8 +50,9 @@ impl Replies {
                 self.data_bytes -= data_bytes(&before);
             }
             Err(at) => {
+                let before = page.entries.capacity();
                 page.entries.insert(at, (seq, (hash, reply)));
-                self.count += 1;
+                *room += page.entries.capacity() - before;
             }
         }
     }
@@ -57,7 +61,6 @@ impl Replies {
         let Some(page) = self.pages.get_mut(&(seq / PAGE)).filter(|_| seq >= self.closed) else { return };
         let Ok(at) = page.find(seq) else { return };
         let (_, (_, reply)) = page.entries.remove(at);
-        self.count -= 1;
         self.data_bytes -= data_bytes(&reply);
     }
 
@@ -79,13 +82,13 @@ impl Replies {
                 self.data_bytes -= data_bytes(reply);
                 // Its data go now, its place with the page.
                 *reply = Reply::Done { clock: 0 };
-                self.count -= 1;
                 page.closed += 1;
             }
             if page.closed < page.entries.len() {
                 break;
             }
             self.spare = entry.remove();
+            self.room -= self.spare.entries.capacity();
             self.spare.entries.clear();
             self.spare.closed = 0;
         }
@@ -99,23 +102,26 @@ impl Replies {
     }
 
     pub fn retain(&mut self, stays: impl Fn(KeyHash) -> bool) {
-        let (closed, count, bytes) = (self.closed, &mut self.count, &mut self.data_bytes);
+        let (closed, room, bytes) = (self.closed, &mut self.room, &mut self.data_bytes);
         self.pages.retain(|_, page| {
             page.entries.retain(|(seq, (hash, reply))| {
                 let stays = *seq < closed || stays(*hash);
                 if !stays {
-                    *count -= 1;
                     *bytes -= data_bytes(reply);
                 }
                 stays
             });
-            page.closed < page.entries.len()
+            let stays = page.closed < page.entries.len();
+            if !stays {
+                *room -= page.entries.capacity();
+            }
+            stays
         });
     }
 
-    /// The memory that they take.
+    /// The memory that they take: pages may have room for more than is in them, however a gateway numbers its requests.
     pub fn bytes(&self) -> usize {
-        self.count * ENTRY_BYTES + self.data_bytes
+        self.room * ENTRY_BYTES + self.pages.len() * PAGE_BYTES + self.data_bytes
     }
 }
 
@@ -147,8 +153,11 @@ fn data_bytes(reply: &Reply) -> usize {
 /// Numbers of a page.
 const PAGE: u64 = 64;
 
-/// One of them without its data, and with its share of the room that a page has for more.
-const ENTRY_BYTES: usize = 112;
+/// One of them without its data.
+const ENTRY_BYTES: usize = size_of::<(u64, (KeyHash, Reply))>();
+
+/// A page without its entries, in its map.
+const PAGE_BYTES: usize = 96;
 
 #[cfg(test)]
 mod tests {
@@ -203,8 +212,23 @@ mod tests {
             let expected: Vec<_> = model.range(first..).map(|(seq, one)| (*seq, one.clone())).collect();
             assert_eq!(listed, expected);
             let data: usize = model.values().map(|(_, reply)| data_bytes(reply)).sum();
-            assert_eq!(replies.bytes(), model.len() * ENTRY_BYTES + data);
+            let room: usize = replies.pages.values().map(|page| page.entries.capacity()).sum();
+            assert_eq!(replies.bytes(), room * ENTRY_BYTES + replies.pages.len() * PAGE_BYTES + data);
         }
+    }
+
+    #[test]
+    fn a_page_that_holds_little_of_what_it_could_is_counted_whole() {
+        let mut replies = Replies::default();
+        for round in 0..100 {
+            for seq in 64 * round..64 * (round + 1) {
+                replies.insert(seq, KeyHash(1), value(0));
+            }
+            replies.close(64 * (round + 1));
+            // It gets the memory of a full one.
+            replies.insert((1 << 40) + 64 * round, KeyHash(1), value(0));
+        }
+        assert!(replies.bytes() >= 100 * PAGE as usize * ENTRY_BYTES, "{}", replies.bytes());
     }
 
     #[test]
