@@ -42,6 +42,10 @@ pub enum Mutation {
     CommittedTakenAgain,
     /// A frame that has not come is acknowledged with those that have.
     AcknowledgedAhead,
+    /// A number under which a write that is committed was sent goes out again, with what the key has under way now.
+    NumberUsedAgain,
+    /// A frame that comes late takes the place of the later one under which its write was sent again.
+    MarkLowered,
     /// A restarted process goes on under its old incarnation.
     RestartGoesOn,
     /// A new master does not wait until leases of the one before have run out.

@@ -138,7 +138,25 @@ pub struct ServerSettings {
     pub courteous: bool,
     /// Where a replica of the cell could run in this process.
     pub seat: Option<Seat>,
+    pub frames: FrameLimits,
     pub broken: Broken,
+}
+
+/// When writes under way between two servers are sent again. Rarely in a product: a simulation has smaller ones, and meets
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// Frames behind one that the other has and that cannot be committed, before it is sent again under a new number. Well
+    /// above what is on its way when all goes well.
+    pub held_max: usize,
+    /// Frames sent again at once on a link that is new; as many follow with every tick.
+    pub resent_max: usize,
+}
+
+impl Default for FrameLimits {
+    fn default() -> FrameLimits {
+        FrameLimits { held_max: 16_384, resent_max: 1024 }
+    }
 }
 
 /// What happens to a gateway (or to a native client, which is one without a memcached port).

@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 19] = [
+const CAUGHT: [(Mutation, Focus, u64); 20] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -16,6 +16,7 @@ const CAUGHT: [(Mutation, Focus, u64); 19] = [
     (Mutation::NoIdFloor, Focus::Retries, 250),
     (Mutation::CommittedTakenAgain, Focus::Late, 60),
     (Mutation::AcknowledgedAhead, Focus::Copies, 20),
+    (Mutation::NumberUsedAgain, Focus::Again, 12),
     (Mutation::RestartGoesOn, Focus::Losses, 30),
     (Mutation::NewMasterDoesNotWait, Focus::Succession, 80),
     (Mutation::SwitchUnreported, Focus::Replace, 10),

@@ -67,10 +67,10 @@ impl Link {
         self.watermark + self.frames.len() as u64
     }
 
-    /// A write that the other has acknowledged, and that cannot be committed, holds up the watermark of many that are.
-    pub fn held_up_by(&self) -> Option<(u64, &StoreKey)> {
+    /// A write that the other has acknowledged, and that cannot be committed, holds up the watermark of so many that are.
+    pub fn held_up_by(&self, held_max: usize) -> Option<(u64, &StoreKey)> {
         let front = self.frames.front().filter(|front| front.acknowledged && !front.again)?;
-        (self.frames.len() > HELD_MAX).then_some((self.watermark + 1, &front.key))
+        (self.frames.len() > held_max).then_some((self.watermark + 1, &front.key))
     }
 
     /// The first frame's new number. The old one is passed when the new one is acknowledged: then the other's mark
@@ -181,7 +181,7 @@ impl Link {
         self.again.0 < self.again.1
     }
 
-    /// Frames that were sent and not acknowledged.
+    /// Frames that were sent and not acknowledged. One that stands for a write sent again may be committed nevertheless.
     pub fn unacknowledged(&self) -> impl Iterator<Item = (u64, &StoreKey)> {
         let numbered = self.frames.iter().zip(self.watermark + 1..);
         numbered.filter(|(frame, _)| !frame.acknowledged).map(|(frame, seq)| (seq, &frame.key))
@@ -232,11 +232,6 @@ impl Frames {
     }
 }
 
-/// Frames behind one that the other has and that cannot be committed, before it is sent again under a new number. Well
-/// above what is on its way when all goes well.
-const HELD_MAX: usize = 16_384;
-
-/// Frames of one link in all. It is reached when the other takes other writes and not the first, as one whose disk has
+/// Frames of one link in all: above those behind which one is sent again under a new number. It is reached when the other takes other writes and not the first, as one whose disk has
 /// room for small values only.
 const FRAMES_MAX: usize = 65_536;
-const _: () = assert!(HELD_MAX < FRAMES_MAX);

@@ -43,7 +43,10 @@ impl<S: Store> Server<S> {
         self.clock = self.clock.max(record.stamp.clock);
         match self.take(&key, &record, catching) {
             Ok(stored) => {
-                if stored && seq > self.links[usize::from(index)].heard {
+                if stored
+                    && seq > self.links[usize::from(index)].heard
+                    && !self.is_marked_later(&key, epoch, seq)
+                {
                     self.links[usize::from(index)].mark(seq, key.clone());
                     self.dirty.insert(key.clone(), Mark { epoch, seq, origin: origin.clone() });
                 }
@@ -57,6 +60,12 @@ impl<S: Store> Server<S> {
             Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => self.store_fault(&fault, effects),
         }
         self.clear_marks(index, epoch, watermark);
+    }
+
+    /// The same write was sent again under a later number, and came before: that one says when it is committed.
+    fn is_marked_later(&self, key: &StoreKey, epoch: SpaceNumber, seq: u64) -> bool {
+        let later = self.dirty.get(key).is_some_and(|mark| mark.epoch == epoch && mark.seq > seq);
+        later && !self.settings.broken.is(Mutation::MarkLowered)
     }
 
     /// Stores a replicated record unless a newer one is here. True: it is what is stored now.

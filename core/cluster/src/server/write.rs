@@ -280,7 +280,7 @@ impl<S: Store> Server<S> {
                 let message = frame(world.number(), seq, link.watermark, key, pending);
                 effects.push(ServerEffect::Server(world.space.server(to), message));
             }
-            if link.held_up_by().is_some() {
+            if link.held_up_by(self.settings.frames.held_max).is_some() {
                 held_up.push(to);
             }
         }
@@ -296,9 +296,8 @@ impl<S: Store> Server<S> {
     fn send_first_again(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
-        let Some((before, key)) = link.held_up_by().map(|(before, key)| (before, key.clone())) else {
-            return;
-        };
+        let held = link.held_up_by(self.settings.frames.held_max);
+        let Some((before, key)) = held.map(|(before, key)| (before, key.clone())) else { return };
         let Some(pending) = self.pending.get_mut(&key) else { return };
         if !pending.frames.iter().any(|frame| frame == (to, before)) {
             return;
@@ -321,7 +320,7 @@ impl<S: Store> Server<S> {
     }
 
     pub(super) fn resend_more(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_again(RESEND_MAX);
+        let next = self.links[usize::from(to)].next_again(self.settings.frames.resent_max);
         for (seq, key) in next {
             self.resend_one(to, seq, &key, effects);
         }
@@ -329,7 +328,7 @@ impl<S: Store> Server<S> {
 
     /// What the other had no room for, when it has some again.
     pub(super) fn resend_refused(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_refused(RESEND_MAX);
+        let next = self.links[usize::from(to)].next_refused(self.settings.frames.resent_max);
         for (seq, key) in next {
             self.resend_one(to, seq, &key, effects);
         }
@@ -347,6 +346,11 @@ impl<S: Store> Server<S> {
 
     fn resend_one(&self, to: u16, seq: u64, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
         let (Some(world), Some(pending)) = (&self.world, self.pending.get(key)) else { return };
+        // The key may have another write under way: one that the other marks by this number would be taken for committed with it.
+        let own = pending.frames.iter().any(|frame| frame == (to, seq));
+        if !own && !self.settings.broken.is(Mutation::NumberUsedAgain) {
+            return;
+        }
         let message = frame(world.number(), seq, self.links[usize::from(to)].watermark, key, pending);
         effects.push(ServerEffect::Server(world.space.server(to), message));
     }
@@ -472,6 +476,3 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
         record: pending.record.clone(),
     }
 }
-
-/// Frames sent again at once on a link that is new; as many follow with every tick.
-const RESEND_MAX: usize = 1024;

@@ -1,28 +1,51 @@
 //! Frames are acknowledged together where they came together, and no others with them.
 
 use super::house::{House, server, set};
-use kumo_cluster::{Answer, Message, Reply, ServerEffect, ServerInput};
+#[cfg(feature = "mutants")]
+use kumo_cluster::Mutation;
+use kumo_cluster::{
+    Answer, Broken, FrameLimits, Message, Operation, Reply, ServerEffect, ServerInput, StoreKey,
+};
 use kumo_session::ConnectionId;
 use std::ops::RangeInclusive;
 
-/// Writes at the first server, whose frames nobody got yet, and what each of the others is sent.
-fn under_way(house: &mut House, count: u64) -> [Vec<Message>; 2] {
+/// Keys that the first server leads.
+fn led(house: &House) -> Vec<StoreKey> {
     let mut keys = house.keys_of(&[], 200);
     keys.retain(|key| house.primary(key.hash) == 0);
+    keys
+}
+
+/// Writes at the first server, whose frames nobody got yet, and what each of the others is sent.
+fn under_way(house: &mut House, count: u64) -> [Vec<Message>; 2] {
+    let keys = led(house);
     let mut effects = Vec::new();
     for (seq, key) in (1..=count).zip(&keys) {
-        let request = Message::Request(house.request(seq, 1, key, set("v")));
-        house.servers[0].step(house.now, ServerInput::Gateway(ConnectionId(1), request), &mut effects);
+        effects.extend(written(house, seq, key, "v"));
     }
-    [1, 2].map(|to| {
-        let frames = effects.iter().filter_map(|effect| match effect {
-            ServerEffect::Server(id, message @ Message::Replicate { .. }) if *id == server(to) => {
-                Some(message.clone())
-            }
-            _other => None,
-        });
-        frames.collect()
-    })
+    [1, 2].map(|to| frames_to(to, &effects))
+}
+
+fn written(house: &mut House, seq: u64, key: &StoreKey, data: &'static str) -> Vec<ServerEffect> {
+    let request = Message::Request(house.request(seq, 1, key, set(data)));
+    stepped(house, ServerInput::Gateway(ConnectionId(1), request))
+}
+
+/// What the first server wants done.
+fn stepped(house: &mut House, input: ServerInput) -> Vec<ServerEffect> {
+    let mut effects = Vec::new();
+    house.servers[0].step(house.now, input, &mut effects);
+    effects
+}
+
+fn frames_to(to: usize, effects: &[ServerEffect]) -> Vec<Message> {
+    let frames = effects.iter().filter_map(|effect| match effect {
+        ServerEffect::Server(id, message @ Message::Replicate { .. }) if *id == server(to) => {
+            Some(message.clone())
+        }
+        _other => None,
+    });
+    frames.collect()
 }
 
 /// What a server acknowledges of frames that it gets in one turn.
@@ -81,11 +104,89 @@ fn numbers_that_were_never_sent_are_passed_over() {
         acknowledge(&mut house, from, 0..=u64::MAX);
     }
     assert!(is_done(&house, 1) && is_done(&house, 2));
-    let mut keys = house.keys_of(&[], 200);
-    keys.retain(|key| house.primary(key.hash) == 0);
+    let keys = led(&house);
     house.cut_off = Some(2);
     assert_eq!(house.ask(0, 9, 1, &keys[9], set("v")), None, "nobody has it yet");
     #[expect(clippy::reversed_empty_ranges)]
     acknowledge(&mut house, 1, u64::MAX..=0);
     assert!(!is_done(&house, 9));
+}
+
+#[test]
+fn a_number_whose_write_is_committed_carries_no_other() {
+    assert_eq!(carried_by_an_old_number(Broken::default()), None);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_number_that_is_used_again_carries_what_is_not_committed() {
+    let carried = carried_by_an_old_number(Broken(Some(Mutation::NumberUsedAgain)));
+    assert_eq!(carried.as_deref(), Some("later"));
+}
+
+/// The second server has a write for which the third is waited for, and which is sent again under a new number; that one
+/// gets lost with its connection, and the write is committed all the same. What follows it under that number?
+fn carried_by_an_old_number(broken: Broken) -> Option<String> {
+    let frames = FrameLimits { held_max: 4, resent_max: 1 };
+    let mut house = House::with(3, 3, |settings| (settings.frames, settings.broken) = (frames, broken));
+    let keys = led(&house);
+    under_way(&mut house, 5);
+    acknowledge(&mut house, 1, 1..=2);
+    let sent = frames_to(1, &written(&mut house, 6, &keys[5], "v"));
+    let again = sent.iter().filter_map(|frame| match frame {
+        Message::Replicate { seq, key, .. } if *key == keys[0] => Some(*seq),
+        _other => None,
+    });
+    let again = again.collect::<Vec<_>>();
+    assert_eq!(again, [7], "it holds up the others, and stands again behind them");
+    stepped(&mut house, ServerInput::ServerDown(server(1)));
+    acknowledge(&mut house, 2, 1..=1);
+    assert!(is_done(&house, 1), "all have it");
+    let mut effects = stepped(&mut house, ServerInput::ServerUp(server(1)));
+    effects.extend(written(&mut house, 7, &keys[0], "later"));
+    for _ in 0..20 {
+        house.now = house.now.plus_micros(10_000);
+        effects.extend(stepped(&mut house, ServerInput::Timeout));
+    }
+    let frames = frames_to(1, &effects);
+    let numbers = frames.iter().filter_map(|frame| match frame {
+        Message::Replicate { seq, record, .. } => Some((*seq, &record.data)),
+        _other => None,
+    });
+    let mut numbers = numbers.collect::<Vec<_>>();
+    assert!(
+        numbers.iter().any(|(seq, _)| *seq == 6),
+        "all that is not acknowledged comes again: {numbers:?}"
+    );
+    numbers.retain(|(seq, _)| *seq == 7);
+    numbers.first().map(|(_, data)| String::from_utf8_lossy(data).into_owned())
+}
+
+#[test]
+fn a_late_frame_does_not_take_the_place_of_the_same_write_under_a_later_number() {
+    assert_eq!(shown_after_an_old_frame(Broken::default()), None);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_mark_that_is_lowered_lets_out_what_is_not_committed() {
+    let shown = shown_after_an_old_frame(Broken(Some(Mutation::MarkLowered)));
+    assert!(matches!(shown, Some(Answer::Reply(Reply::Value { .. }))), "{shown:?}");
+}
+
+/// The second server got a write twice, under two numbers, and then the first of these frames again, from a connection
+/// that was given up. That number is passed, for the write stands again under the other one. What does it show?
+fn shown_after_an_old_frame(broken: Broken) -> Option<Answer> {
+    let mut house = House::with_broken(3, 3, 1, broken);
+    let key = led(&house).remove(0);
+    let [frames, _] = under_way(&mut house, 1);
+    let mut again = frames[0].clone();
+    let Message::Replicate { seq, .. } = &mut again else { panic!("{again:?}") };
+    *seq = 7;
+    let epoch = house.space.number;
+    acknowledged(&mut house, 1, &[frames[0].clone(), again, frames[0].clone()]);
+    house.step(1, ServerInput::Server(server(0), Message::Watermark { epoch, upto: 1 }));
+    // Nobody else hears of it: what it does not show by itself it does not show.
+    house.send(1, 2, 1, &key, Operation::Get);
+    house.answers.get(&2).cloned()
 }

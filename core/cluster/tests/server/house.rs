@@ -3,9 +3,9 @@
 use super::disk::Disk;
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Broken, Early, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message, Operation,
-    Request, RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings, Space,
-    SpaceNumber, StoreKey, Table, key_hash,
+    Answer, Broken, Early, FrameLimits, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message,
+    Operation, Request, RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings,
+    Space, SpaceNumber, StoreKey, Table, key_hash,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -264,6 +264,7 @@ pub fn settings(index: usize) -> ServerSettings {
         keepalive_micros: 2_000_000,
         courteous: true,
         seat: None,
+        frames: FrameLimits::default(),
         broken: Broken::default(),
     }
 }

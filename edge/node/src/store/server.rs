@@ -18,8 +18,8 @@ use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Early, Fault, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput, ServerNote,
-    ServerSettings, Space,
+    Answer, Early, Fault, FrameLimits, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
+    ServerNote, ServerSettings, Space,
 };
 use kumo_link::{Linger, Quiet};
 use kumo_paxos::{CellId, Side, Time};
@@ -472,6 +472,7 @@ fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> Serv
         keepalive_micros: config.keepalive.as_micros() as u64,
         courteous: true,
         seat: Some(seat),
+        frames: FrameLimits::default(),
         broken: kumo_cluster::Broken::default(),
     }
 }

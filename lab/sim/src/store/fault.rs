@@ -2,6 +2,7 @@
 
 use super::focus::Focus;
 use super::workload::{Class, Key};
+use kumo_cluster::FrameLimits;
 use lot::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,6 +162,8 @@ pub struct Plan {
     /// A server gathers what arrives for up to this long, and takes it in one turn: what it wants done is done at its end.
     /// 0: each message has a turn.
     pub turn_micros: u64,
+    /// When servers send writes under way again.
+    pub frames: FrameLimits,
     /// Partitions cut a server or two off, and a gateway with them.
     pub islands: bool,
     /// Operators name the servers that they mean.
@@ -204,6 +207,7 @@ impl Plan {
             late_permille: [0, 5, 40][random.below(3) as usize],
             // Of a stream of its own: older seeds are what they were.
             turn_micros: [0, 0, 2_000, 20_000][Random::new(seed, "store turns").below(4) as usize],
+            frames: frames(seed),
             copies_min: 1,
             sync_always: false,
             islands: false,
@@ -227,6 +231,17 @@ impl Plan {
         }
         plan.strikes.retain(|fault, _| !without.contains(fault));
         plan
+    }
+}
+
+/// In half of all runs those of a product, which no run reaches. Of a stream of its own, too.
+fn frames(seed: u64) -> FrameLimits {
+    let mut random = Random::new(seed, "store frames");
+    match random.permille(500) {
+        true => FrameLimits::default(),
+        false => {
+            FrameLimits { held_max: random.between(1, 4) as usize, resent_max: random.between(1, 3) as usize }
+        }
     }
 }
 

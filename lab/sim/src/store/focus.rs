@@ -2,6 +2,7 @@
 
 use super::fault::{Fault, Plan, QUIET_MICROS};
 use super::workload::{Class, Key};
+use kumo_cluster::FrameLimits;
 use lot::Random;
 use std::collections::BTreeMap;
 
@@ -34,10 +35,12 @@ pub enum Focus {
     Blackout,
     /// Servers are lost below the number of copies that every write must have.
     Copies,
+    /// One server is slow, so that writes which the others have are sent again under other numbers, and links break.
+    Again,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 13] = [
+    pub const ALL: [Focus; 14] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -51,6 +54,7 @@ impl Focus {
         Focus::Flush,
         Focus::Blackout,
         Focus::Copies,
+        Focus::Again,
     ];
 
     pub fn name(self) -> &'static str {
@@ -68,6 +72,7 @@ impl Focus {
             Focus::Flush => "flush",
             Focus::Blackout => "blackout",
             Focus::Copies => "copies",
+            Focus::Again => "again",
         }
     }
 
@@ -91,6 +96,7 @@ impl Focus {
             Focus::Flush => &[Fault::Flush, Fault::ServerCrash],
             Focus::Blackout => &[Fault::Blackout],
             Focus::Copies => &[Fault::ServerCrash, Fault::ServerPause],
+            Focus::Again => &[Fault::Slow, Fault::BreakLink],
         }
     }
 
@@ -231,6 +237,16 @@ impl Focus {
                 aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::CutPair], 2, end);
                 aim.each(&[Fault::AutoReplace, Fault::BreakLink, Fault::Slow], 2, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 9);
+            }
+            Focus::Again => {
+                (plan.servers, plan.servers_first) = (3, 3);
+                (plan.callers, plan.pause_micros) = (60, 5_000);
+                let held_max = aim.random.between(1, 6) as usize;
+                plan.frames = FrameLimits { held_max, resent_max: 1 };
+                aim.each(&[Fault::BreakLink], 600, end);
+                aim.each(&[Fault::Late], 60, end);
+                aim.each(&[Fault::Slow], 15, end);
+                plan.keys = keys(&[Class::Register], 16);
             }
         }
         plan.strikes = aim.strikes;

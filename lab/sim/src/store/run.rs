@@ -185,7 +185,7 @@ const CALLS_PER_RUN_MIN: u64 = 200;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 31] = [
+pub const RULES: [Mutation; 33] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -205,6 +205,8 @@ pub const RULES: [Mutation; 31] = [
     Mutation::LateTryExecuted,
     Mutation::CommittedTakenAgain,
     Mutation::AcknowledgedAhead,
+    Mutation::NumberUsedAgain,
+    Mutation::MarkLowered,
     Mutation::RestartGoesOn,
     Mutation::NewMasterDoesNotWait,
     Mutation::StaleTermAccepted,

@@ -3,7 +3,8 @@
 use super::chapter::{Life, key, server};
 use super::disk::Disk;
 use kumo_cluster::{
-    Broken, Early, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space, SpaceNumber,
+    Broken, Early, FrameLimits, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space,
+    SpaceNumber,
 };
 use kumo_paxos::Time;
 use std::fmt::{self, Write};
@@ -35,6 +36,7 @@ impl Node {
             keepalive_micros: 2_000_000,
             courteous: false,
             seat: None,
+            frames: FrameLimits::default(),
             broken,
         };
         let mut node =
