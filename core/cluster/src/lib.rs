@@ -52,6 +52,7 @@ mod gateway;
 mod guide;
 mod hash;
 mod identity;
+mod limits;
 mod manager;
 mod message;
 mod mutation;
@@ -71,6 +72,7 @@ pub use early::Early;
 pub use gateway::Gateway;
 pub use hash::{KeyHash, key_hash};
 pub use identity::{GatewayId, Incarnation, RequestId, ServerId};
+pub use limits::Limits;
 pub use manager::{Manager, recruits_wanted};
 pub use message::{
     Answer, Committed, Initial, Message, Operation, Origin, Recruit, Refusal, Remembered, Reply, Request,
@@ -83,8 +85,8 @@ pub use ring::{Arc, COPIES, POINTS, Table, points};
 pub use server::{Counts, Server};
 pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space, Standing};
 pub use step::{
-    CellView, FrameLimits, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings,
-    ManagerEffect, ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput,
-    ServerNote, ServerSettings,
+    CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, ManagerEffect,
+    ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput, ServerNote,
+    ServerSettings,
 };
 pub use store::{Fault, Garbage, Head, Store, StoreKey, Usage};

@@ -3,7 +3,7 @@
 
 use crate::control::{ControlAnswer, ControlRequest};
 use crate::{
-    Answer, Broken, Early, Incarnation, KeyHash, Message, Operation, Recruit, Seat, ServerId, Space,
+    Answer, Broken, Early, Incarnation, KeyHash, Limits, Message, Operation, Recruit, Seat, ServerId, Space,
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
@@ -138,25 +138,8 @@ pub struct ServerSettings {
     pub courteous: bool,
     /// Where a replica of the cell could run in this process.
     pub seat: Option<Seat>,
-    pub frames: FrameLimits,
+    pub limits: Limits,
     pub broken: Broken,
-}
-
-/// When writes under way between two servers are sent again. Rarely in a product: a simulation has smaller ones, and meets
-/// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameLimits {
-    /// Frames behind one that the other has and that cannot be committed, before it is sent again under a new number. Well
-    /// above what is on its way when all goes well.
-    pub held_max: usize,
-    /// Frames sent again at once on a link that is new; as many follow with every tick.
-    pub resent_max: usize,
-}
-
-impl Default for FrameLimits {
-    fn default() -> FrameLimits {
-        FrameLimits { held_max: 16_384, resent_max: 1024 }
-    }
 }
 
 /// What happens to a gateway (or to a native client, which is one without a memcached port).

@@ -6,9 +6,21 @@ use sim::store::run::{Options, run, run_many};
 /// Seeds of a full check. Before a release: many more, by hand.
 const SEEDS: u64 = 2_000;
 
+/// Of servers that do little at once.
+const NARROW_SEEDS: u64 = 500;
+
 #[test]
 fn two_thousand_seeds_of_a_store_keep_every_promise() {
-    let summary = run_many(0, SEEDS, 2, &Options::default(), |_, failure| {
+    keep_every_promise(SEEDS, &Options::default());
+}
+
+#[test]
+fn seeds_of_a_store_whose_servers_do_little_at_once_keep_every_promise() {
+    keep_every_promise(NARROW_SEEDS, &Options { narrow: true, ..Options::default() });
+}
+
+fn keep_every_promise(seeds: u64, options: &Options) {
+    let summary = run_many(0, seeds, 2, options, |_, failure| {
         if let Some((seed, failure)) = failure {
             eprintln!("seed {seed}: {failure}");
         }
@@ -16,11 +28,12 @@ fn two_thousand_seeds_of_a_store_keep_every_promise() {
     });
     assert!(
         summary.failures.is_empty(),
-        "repeat with: cargo run --release -p sim -- store --seed N; {:?}",
+        "repeat with: cargo run --release -p sim -- store --seed N{}; {:?}",
+        if options.narrow { " --narrow" } else { "" },
         summary.failures.keys()
     );
     assert_eq!(summary.too_little(), None);
-    assert!(summary.spaces > SEEDS * 5, "only {} spaces were made", summary.spaces);
+    assert!(summary.spaces > seeds * 5, "only {} spaces were made", summary.spaces);
 }
 
 #[test]

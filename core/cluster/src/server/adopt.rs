@@ -150,7 +150,7 @@ impl<S: Store> Server<S> {
         let orphaned =
             |was: &&Piece| matches!(was.state, State::Catching { .. }) && before.arc(was).primary().is_none();
         let served = |piece: &&Piece| matches!(piece.state, State::Normal | State::Settling);
-        let mut room = DROP_COUNT;
+        let mut room = self.settings.limits.dropped_max;
         for was in before.pieces.iter().filter(orphaned) {
             let (first, last) = (world.position(was.range.first), world.position(was.range.last));
             for piece in world.pieces[first..=last].iter().filter(served) {
@@ -305,9 +305,6 @@ fn given_up(before: &World, world: &World, pending: &Pending) -> impl Iterator<I
 /// Writes that are noted by one change of the space, the others only counted. A server that is lost under load may
 /// leave very many.
 const UNREPLICATED_MAX: usize = 256;
-
-/// Records dropped in one step.
-const DROP_COUNT: usize = 256;
 
 /// Between two such steps: requests have their turn.
 const DROP_PAUSE_MICROS: u64 = 1_000;

@@ -181,8 +181,9 @@ impl<S: Store> Server<S> {
 
     /// Keys and heads of all records in the range, if they are few enough for one step.
     pub(super) fn held(&self, range: Range) -> Result<Held, Fault> {
-        let here = self.store.scan(range.first, range.last, None, HELD_MAX + 1)?;
-        match here.get(HELD_MAX).map(|(key, _)| key.hash) {
+        let here =
+            self.store.scan(range.first, range.last, None, self.settings.limits.bucket_held_max + 1)?;
+        match here.get(self.settings.limits.bucket_held_max).map(|(key, _)| key.hash) {
             Some(cut) if cut > range.first => Ok(Held::TooMuch { last: KeyHash(cut.0 - 1) }),
             // So many keys have one hash: they go together.
             Some(_) => Ok(Held::All(self.store.scan(range.first, range.last, None, usize::MAX)?)),
@@ -224,6 +225,3 @@ pub(super) fn digest_on(mut sum: u64, values: &[(StoreKey, Head)]) -> u64 {
     }
     sum
 }
-
-/// Records of one bucket that its receiver looks at in one step, and may have to remove.
-const HELD_MAX: usize = 256;

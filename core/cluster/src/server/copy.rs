@@ -253,7 +253,9 @@ impl<S: Store> Server<S> {
         }
         let id_of = |(_, pending): (&StoreKey, &Pending)| pending.origin.as_ref().map(|origin| origin.id);
         let under_way: BTreeSet<RequestId> = self.pending_in(range).filter_map(id_of).collect();
-        let mut part = self.ids.part(after, |id, hash| range.contains(hash) && !under_way.contains(&id));
+        let mut part = self.ids.part(after, self.settings.limits.ids_looked_max, |id, hash| {
+            range.contains(hash) && !under_way.contains(&id)
+        });
         if self.settings.broken.is(Mutation::CopyPending) {
             part.remembered.extend(self.pending_ids(range));
         }
@@ -330,7 +332,8 @@ impl<S: Store> Server<S> {
     #[allow(clippy::type_complexity)]
     fn bucket(&self, range: Range) -> Result<(Range, Vec<(StoreKey, Head)>), crate::Fault> {
         let (mut range, mut heads) = self.stored_bucket(range)?;
-        let beyond = self.pending_in(range).nth(BUCKET_RECORDS_MAX).map(|(key, _)| key.hash);
+        let beyond =
+            self.pending_in(range).nth(self.settings.limits.bucket_records_max).map(|(key, _)| key.hash);
         if let Some(cut) = beyond.filter(|cut| *cut > range.first) {
             range.last = KeyHash(cut.0 - 1);
             heads.retain(|(key, _)| key.hash < cut);
@@ -340,8 +343,9 @@ impl<S: Store> Server<S> {
 
     #[allow(clippy::type_complexity)]
     fn stored_bucket(&self, range: Range) -> Result<(Range, Vec<(StoreKey, Head)>), crate::Fault> {
-        let mut heads = self.store.scan(range.first, range.last, None, BUCKET_RECORDS_MAX)?;
-        let whole = heads.len() < BUCKET_RECORDS_MAX;
+        let mut heads =
+            self.store.scan(range.first, range.last, None, self.settings.limits.bucket_records_max)?;
+        let whole = heads.len() < self.settings.limits.bucket_records_max;
         let mut bytes = 0usize;
         let mut count = 0;
         for (key, head) in &heads {
@@ -532,8 +536,7 @@ impl Copy {
 /// Buckets under way at once: enough to keep the link busy, few enough to leave it to the clients.
 const BUCKETS_MAX: usize = 16;
 
-/// A turn that reads or puts a bucket keeps clients waiting: a few tenths of a millisecond.
-const BUCKET_RECORDS_MAX: usize = 128;
+/// Data of a bucket; one record is let in whatever its size.
 const BUCKET_BYTES_MAX: usize = 64 * 1024;
 
 /// A bucket without an answer is tried again after this long.

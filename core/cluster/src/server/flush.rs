@@ -157,14 +157,16 @@ impl<S: Store> Server<S> {
         let Some(flush) = self.flushes.open.front() else { return };
         let (after, prefix) = (flush.after.clone(), flush.prefix.clone());
         let first = after.as_ref().map_or(KeyHash(0), |key| key.hash);
-        let found = match self.store.scan(first, KeyHash(u64::MAX), after.as_ref(), STRETCH) {
-            Ok(found) => found,
-            Err(fault) => {
-                self.store_fault(&fault, effects);
-                return self.flush_refused(Refusal::Damaged);
-            }
-        };
-        let ended = found.len() < STRETCH;
+        let found =
+            match self.store.scan(first, KeyHash(u64::MAX), after.as_ref(), self.settings.limits.flushed_max)
+            {
+                Ok(found) => found,
+                Err(fault) => {
+                    self.store_fault(&fault, effects);
+                    return self.flush_refused(Refusal::Damaged);
+                }
+            };
+        let ended = found.len() < self.settings.limits.flushed_max;
         for (key, _) in found {
             let Some(world) = &self.world else { return };
             let piece = world.piece(key.hash);
@@ -238,6 +240,3 @@ const DONE_MAX: usize = 4096;
 
 /// Between two stretches: requests have their turn.
 const PAUSE_MICROS: u64 = 1_000;
-
-/// Records looked at in one turn.
-const STRETCH: usize = 1024;

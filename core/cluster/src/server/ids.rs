@@ -91,8 +91,13 @@ impl Ids {
         of.replies.close(lowest_open);
     }
 
-    /// Those of keys that are `inside`, after that one, as many as one message and one step take.
-    pub fn part(&self, after: Option<RequestId>, inside: impl Fn(RequestId, KeyHash) -> bool) -> Part {
+    /// Those of keys that are `inside`, after that one, as many as one message and one step take, which looks at so many.
+    pub fn part(
+        &self,
+        after: Option<RequestId>,
+        looked_max: usize,
+        inside: impl Fn(RequestId, KeyHash) -> bool,
+    ) -> Part {
         let mut part = Part { remembered: Vec::new(), bytes: 0, next: None };
         let mut looked = 0;
         let from = after.map_or(GatewayId(0), |after| after.gateway);
@@ -109,7 +114,7 @@ impl Ids {
                     part.bytes += bytes_of(reply);
                     part.remembered.push(Remembered { id, hash: *hash, reply: reply.clone() });
                 }
-                if part.bytes >= PART_BYTES_MAX || looked >= LOOKED_MAX {
+                if part.bytes >= PART_BYTES_MAX || looked >= looked_max {
                     part.next = Some(id);
                     return part;
                 }
@@ -159,6 +164,3 @@ const NEGATIVE_BYTES: usize = 112;
 
 /// Replies in one message.
 const PART_BYTES_MAX: usize = 1 << 20;
-
-/// Entries looked at in one step: some tenths of a millisecond.
-const LOOKED_MAX: usize = 8_192;

@@ -232,6 +232,6 @@ impl Frames {
     }
 }
 
-/// Frames of one link in all: above those behind which one is sent again under a new number. It is reached when the other takes other writes and not the first, as one whose disk has
-/// room for small values only.
+/// Frames of one link in all: far above those behind which one is sent again under a new number. It is reached when the
+/// other takes other writes and not the first, as one whose disk has room for small values only.
 const FRAMES_MAX: usize = 65_536;

@@ -62,15 +62,15 @@ impl Pendings {
         self.writes.get_mut(key)
     }
 
-    /// Puts a request behind the write of its key. False: there is none, or no room behind it.
-    pub fn queue(&mut self, key: &StoreKey, from: ConnectionId, request: Request) -> bool {
+    /// Puts a request behind the write of its key. False: there is none, or so many are behind it already.
+    pub fn queue(&mut self, key: &StoreKey, from: ConnectionId, request: Request, queued_max: usize) -> bool {
         let full = self.is_full();
         let Some(pending) = self.writes.get_mut(key) else { return false };
         if let Some(repeated) = pending.queue.iter_mut().find(|(_, queued)| queued.id == request.id) {
             repeated.0 = from;
             return true;
         }
-        if full || pending.queue.len() >= QUEUE_MAX {
+        if full || pending.queue.len() >= queued_max {
             return false;
         }
         self.bytes += bytes_of(&request);
@@ -160,6 +160,3 @@ const PENDING_BYTES_MAX: usize = 128 << 20;
 
 /// One of them without its key and data, and its share of the map.
 const ENTRY_BYTES: usize = 256;
-
-/// Requests that wait behind one key. Beyond it they are told to ask again.
-const QUEUE_MAX: usize = 1024;

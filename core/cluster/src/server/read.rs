@@ -259,7 +259,7 @@ impl<S: Store> Server<S> {
                 let settled = piece.state == State::Normal && Some(primary) != world.me;
                 (settled && self.links[usize::from(primary)].up).then(|| (key.clone(), primary))
             })
-            .take(MARKS_ASKED_MAX)
+            .take(self.settings.limits.marks_asked_max)
             .collect();
         for (key, primary) in stale {
             self.ask(now, primary, key.clone(), Wanted::Mark(key), effects);
@@ -436,9 +436,6 @@ const UNLEASED_MAX: usize = 65_536;
 
 /// Questions to primaries under way.
 const ASKED_MAX: usize = 16_384;
-
-/// Marks asked about in one tick.
-const MARKS_ASKED_MAX: usize = 256;
 
 /// A question that nobody answered for so long is given up.
 const ROUND_MICROS: u64 = 200_000;

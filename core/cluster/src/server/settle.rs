@@ -148,7 +148,8 @@ impl<S: Store> Server<S> {
             Some(Upto::Ids { upto }) => upto,
             Some(Upto::Marked { .. }) | None => None,
         };
-        let part = self.ids.part(ids_after, |_, hash| inside(&ranges, hash));
+        let part =
+            self.ids.part(ids_after, self.settings.limits.ids_looked_max, |_, hash| inside(&ranges, hash));
         let message = Message::Settled {
             space,
             unsettled,
@@ -193,7 +194,7 @@ impl<S: Store> Server<S> {
                 bytes += record.data.len() + key.key.len();
                 let origin = origin::lean(mark.origin.as_ref());
                 unsettled.push(Unsettled { key: key.clone(), record, origin });
-                if bytes > PART_BYTES_MAX || unsettled.len() >= PART_COUNT_MAX {
+                if bytes > PART_BYTES_MAX || unsettled.len() >= self.settings.limits.settled_max {
                     return (unsettled, Some(key.clone()));
                 }
             }
@@ -393,6 +394,3 @@ const ASK_AGAIN_MICROS: u64 = 100_000;
 
 /// Data in one part of an answer.
 const PART_BYTES_MAX: usize = 1 << 20;
-
-/// Records in one part, whatever their size.
-const PART_COUNT_MAX: usize = 16_384;

@@ -105,7 +105,8 @@ impl<S: Store> Server<S> {
             self.resend_refused(index as u16, effects);
         }
         let ready = self.pending.iter().filter(|(_, pending)| pending.waiting.is_empty());
-        let ready: Vec<StoreKey> = ready.map(|(key, _)| key.clone()).take(SWEEP_COUNT).collect();
+        let ready: Vec<StoreKey> =
+            ready.map(|(key, _)| key.clone()).take(self.settings.limits.swept_max).collect();
         for key in ready {
             self.commit_if_all(now, &key, effects);
         }
@@ -116,9 +117,14 @@ impl<S: Store> Server<S> {
             return Ok(());
         }
         let first = self.sweep.after.as_ref().map_or(KeyHash(0), |key| key.hash);
-        let found = self.store.scan(first, KeyHash(u64::MAX), self.sweep.after.as_ref(), SWEEP_COUNT)?;
-        let ended = found.len() < SWEEP_COUNT;
-        let mut room = CHANGE_COUNT;
+        let found = self.store.scan(
+            first,
+            KeyHash(u64::MAX),
+            self.sweep.after.as_ref(),
+            self.settings.limits.swept_max,
+        )?;
+        let ended = found.len() < self.settings.limits.swept_max;
+        let mut room = self.settings.limits.changed_max;
         for (number, (key, head)) in found.iter().enumerate() {
             let swept = self.sweep_one(now, key, *head, effects);
             room -= usize::from(matches!(swept, Ok(true)));
@@ -208,14 +214,8 @@ const LEASE_SIGNS: u64 = 3;
 /// Ticks between two steps of the sweep.
 const SWEEP_TICKS: u64 = 2;
 
-/// Records that one step of the sweep looks at.
-const SWEEP_COUNT: usize = 1024;
-
 /// What a tombstone takes in a store's memory beside its key: its stamp, its kind, and its place in the order.
 const TOMBSTONE_BYTES: u64 = 40;
-
-/// Records that one step of the sweep removes, or writes tombstones for: it keeps clients waiting.
-const CHANGE_COUNT: usize = 128;
 
 /// After a step that found more, which goes on sooner.
 const AGAIN_MICROS: u64 = 10_000;

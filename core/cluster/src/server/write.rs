@@ -100,7 +100,7 @@ impl<S: Store> Server<S> {
         if !self.pending.contains_key(&key) {
             return self.execute(now, from, request, key, effects);
         }
-        if !self.pending.queue(&key, from, request) {
+        if !self.pending.queue(&key, from, request, self.settings.limits.queued_max) {
             self.answer(from, seq, Answer::Wait, effects);
         }
     }
@@ -137,7 +137,8 @@ impl<S: Store> Server<S> {
                 match self.expire_first(now, &key, effects) {
                     // It writes nothing: a read, with a read's duties.
                     Expiry::Settled => self.answer_as_read(now, from, request, answer, effects),
-                    Expiry::UnderWay if self.pending.queue(&key, from, request) => {}
+                    Expiry::UnderWay
+                        if self.pending.queue(&key, from, request, self.settings.limits.queued_max) => {}
                     Expiry::UnderWay => self.answer(from, seq, Answer::Wait, effects),
                     Expiry::Hindered(Answer::Refused { reason }) => {
                         self.refuse(from, id, reason, effects);
@@ -280,7 +281,7 @@ impl<S: Store> Server<S> {
                 let message = frame(world.number(), seq, link.watermark, key, pending);
                 effects.push(ServerEffect::Server(world.space.server(to), message));
             }
-            if link.held_up_by(self.settings.frames.held_max).is_some() {
+            if link.held_up_by(self.settings.limits.held_max).is_some() {
                 held_up.push(to);
             }
         }
@@ -296,7 +297,7 @@ impl<S: Store> Server<S> {
     fn send_first_again(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
-        let held = link.held_up_by(self.settings.frames.held_max);
+        let held = link.held_up_by(self.settings.limits.held_max);
         let Some((before, key)) = held.map(|(before, key)| (before, key.clone())) else { return };
         let Some(pending) = self.pending.get_mut(&key) else { return };
         if !pending.frames.iter().any(|frame| frame == (to, before)) {
@@ -320,7 +321,7 @@ impl<S: Store> Server<S> {
     }
 
     pub(super) fn resend_more(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_again(self.settings.frames.resent_max);
+        let next = self.links[usize::from(to)].next_again(self.settings.limits.resent_max);
         for (seq, key) in next {
             self.resend_one(to, seq, &key, effects);
         }
@@ -328,7 +329,7 @@ impl<S: Store> Server<S> {
 
     /// What the other had no room for, when it has some again.
     pub(super) fn resend_refused(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_refused(self.settings.frames.resent_max);
+        let next = self.links[usize::from(to)].next_refused(self.settings.limits.resent_max);
         for (seq, key) in next {
             self.resend_one(to, seq, &key, effects);
         }

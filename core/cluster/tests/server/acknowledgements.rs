@@ -3,9 +3,7 @@
 use super::house::{House, server, set};
 #[cfg(feature = "mutants")]
 use kumo_cluster::Mutation;
-use kumo_cluster::{
-    Answer, Broken, FrameLimits, Message, Operation, Reply, ServerEffect, ServerInput, StoreKey,
-};
+use kumo_cluster::{Answer, Broken, Limits, Message, Operation, Reply, ServerEffect, ServerInput, StoreKey};
 use kumo_session::ConnectionId;
 use std::ops::RangeInclusive;
 
@@ -127,8 +125,8 @@ fn a_number_that_is_used_again_carries_what_is_not_committed() {
 /// The second server has a write for which the third is waited for, and which is sent again under a new number; that one
 /// gets lost with its connection, and the write is committed all the same. What follows it under that number?
 fn carried_by_an_old_number(broken: Broken) -> Option<String> {
-    let frames = FrameLimits { held_max: 4, resent_max: 1 };
-    let mut house = House::with(3, 3, |settings| (settings.frames, settings.broken) = (frames, broken));
+    let limits = Limits { held_max: 4, resent_max: 1, ..Limits::default() };
+    let mut house = House::with(3, 3, |settings| (settings.limits, settings.broken) = (limits, broken));
     let keys = led(&house);
     under_way(&mut house, 5);
     acknowledge(&mut house, 1, 1..=2);

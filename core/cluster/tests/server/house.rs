@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Broken, Early, FrameLimits, GatewayId, Incarnation, Job, KeyHash, Member, MemberState, Message,
+    Answer, Broken, Early, GatewayId, Incarnation, Job, KeyHash, Limits, Member, MemberState, Message,
     Operation, Request, RequestId, Server, ServerEffect, ServerId, ServerInput, ServerNote, ServerSettings,
     Space, SpaceNumber, StoreKey, Table, key_hash,
 };
@@ -264,7 +264,7 @@ pub fn settings(index: usize) -> ServerSettings {
         keepalive_micros: 2_000_000,
         courteous: true,
         seat: None,
-        frames: FrameLimits::default(),
+        limits: Limits::default(),
         broken: Broken::default(),
     }
 }

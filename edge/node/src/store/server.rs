@@ -18,7 +18,7 @@ use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
 use kumo_cluster::{
-    Answer, Early, Fault, FrameLimits, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
+    Answer, Early, Fault, Limits, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
     ServerNote, ServerSettings, Space,
 };
 use kumo_link::{Linger, Quiet};
@@ -472,7 +472,7 @@ fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> Serv
         keepalive_micros: config.keepalive.as_micros() as u64,
         courteous: true,
         seat: Some(seat),
-        frames: FrameLimits::default(),
+        limits: Limits::default(),
         broken: kumo_cluster::Broken::default(),
     }
 }

@@ -5,15 +5,18 @@ use super::focus::Focus;
 use super::run::{Options, RULES, Report, Summary, run, run_many};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: sim store --seed N [--quiet] [--focus NAME] [--without FAULT]... [--broken RULE]
+const USAGE: &str =
+    "usage: sim store --seed N [--quiet] [--focus NAME] [--without FAULT]... [--broken RULE] [--narrow]
        sim store --seeds COUNT [--from N] [--jobs N] [--focus NAME] [--without FAULT]... [--broken RULE]
+                 [--narrow]
   --seed N          run one seed and print its trace (--quiet: only its result)
   --seeds COUNT     run many, print their count and the seeds that failed
   --from N          the first of them (0)
   --jobs N          so many at a time (2)
   --focus NAME      faults that fit together, instead of any
   --without FAULT   leave one kind of fault out; the others strike as before
-  --broken RULE     all nodes leave that rule out";
+  --broken RULE     all nodes leave that rule out
+  --narrow          servers do little at once: limits that only large clusters meet are met";
 
 /// What was asked on the command line.
 struct Wish {
@@ -51,6 +54,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             "--seeds" => wish.seeds = number(text()?)?,
             "--from" => wish.from = number(text()?)?,
             "--jobs" => wish.jobs = number(text()?)? as usize,
+            "--narrow" => wish.options.narrow = true,
             "--quiet" => wish.options.trace = false,
             "--without" => {
                 let name = text()?;

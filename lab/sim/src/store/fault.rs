@@ -2,7 +2,7 @@
 
 use super::focus::Focus;
 use super::workload::{Class, Key};
-use kumo_cluster::FrameLimits;
+use kumo_cluster::Limits;
 use lot::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,8 +162,8 @@ pub struct Plan {
     /// A server gathers what arrives for up to this long, and takes it in one turn: what it wants done is done at its end.
     /// 0: each message has a turn.
     pub turn_micros: u64,
-    /// When servers send writes under way again.
-    pub frames: FrameLimits,
+    /// How much servers do at once.
+    pub limits: Limits,
     /// Partitions cut a server or two off, and a gateway with them.
     pub islands: bool,
     /// Operators name the servers that they mean.
@@ -207,7 +207,7 @@ impl Plan {
             late_permille: [0, 5, 40][random.below(3) as usize],
             // Of a stream of its own: older seeds are what they were.
             turn_micros: [0, 0, 2_000, 20_000][Random::new(seed, "store turns").below(4) as usize],
-            frames: frames(seed),
+            limits: Limits::default(),
             copies_min: 1,
             sync_always: false,
             islands: false,
@@ -232,16 +232,26 @@ impl Plan {
         plan.strikes.retain(|fault, _| !without.contains(fault));
         plan
     }
-}
 
-/// In half of all runs those of a product, which no run reaches. Of a stream of its own, too.
-fn frames(seed: u64) -> FrameLimits {
-    let mut random = Random::new(seed, "store frames");
-    match random.permille(500) {
-        true => FrameLimits::default(),
-        false => {
-            FrameLimits { held_max: random.between(1, 4) as usize, resent_max: random.between(1, 3) as usize }
-        }
+    /// Servers do little at once, and go on later with the rest, as those of a product do that has many keys and callers.
+    pub fn narrow(&mut self) {
+        let mut random = Random::new(self.seed, "store limits");
+        let mut few = || random.between(1, 4) as usize;
+        self.limits = Limits {
+            held_max: few(),
+            resent_max: few(),
+            queued_max: few(),
+            settled_max: few(),
+            // Above what comes while a part is on its way: whoever looks at fewer never gets to their end.
+            ids_looked_max: 16 * few(),
+            marks_asked_max: few(),
+            bucket_records_max: few(),
+            bucket_held_max: few(),
+            dropped_max: few(),
+            flushed_max: few(),
+            swept_max: few(),
+            changed_max: few(),
+        };
     }
 }
 

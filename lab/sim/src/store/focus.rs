@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, Plan, QUIET_MICROS};
 use super::workload::{Class, Key};
-use kumo_cluster::FrameLimits;
+use kumo_cluster::Limits;
 use lot::Random;
 use std::collections::BTreeMap;
 
@@ -242,7 +242,7 @@ impl Focus {
                 (plan.servers, plan.servers_first) = (3, 3);
                 (plan.callers, plan.pause_micros) = (60, 5_000);
                 let held_max = aim.random.between(1, 6) as usize;
-                plan.frames = FrameLimits { held_max, resent_max: 1 };
+                plan.limits = Limits { held_max, resent_max: 1, ..Limits::default() };
                 aim.each(&[Fault::BreakLink], 600, end);
                 aim.each(&[Fault::Late], 60, end);
                 aim.each(&[Fault::Slow], 15, end);

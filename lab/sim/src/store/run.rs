@@ -21,6 +21,8 @@ pub struct Options {
     pub focus: Option<Focus>,
     /// A rule that all nodes leave out.
     pub broken: Option<Mutation>,
+    /// Servers do little at once.
+    pub narrow: bool,
 }
 
 /// What came of one seed.
@@ -56,7 +58,10 @@ pub fn run(seed: u64, options: &Options) -> Report {
 
 /// A panic in a core is a failure like any other.
 fn run_here(seed: u64, options: &Options) -> Report {
-    let plan = Plan::new(seed, &options.without, options.focus);
+    let mut plan = Plan::new(seed, &options.without, options.focus);
+    if options.narrow {
+        plan.narrow();
+    }
     let mut world = World::new(plan, options.trace, options.broken);
     let panic = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let mut report = world.report();

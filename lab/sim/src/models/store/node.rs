@@ -3,7 +3,7 @@
 use super::chapter::{Life, key, server};
 use super::disk::Disk;
 use kumo_cluster::{
-    Broken, Early, FrameLimits, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space,
+    Broken, Early, Limits, Message, Record, Server, ServerEffect, ServerInput, ServerSettings, Space,
     SpaceNumber,
 };
 use kumo_paxos::Time;
@@ -36,7 +36,7 @@ impl Node {
             keepalive_micros: 2_000_000,
             courteous: false,
             seat: None,
-            frames: FrameLimits::default(),
+            limits: Limits::default(),
             broken,
         };
         let mut node =

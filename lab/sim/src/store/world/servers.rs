@@ -41,7 +41,7 @@ impl World {
             keepalive_micros: KEEPALIVE_MICROS,
             courteous: true,
             seat: self.seat_of(index).map(|seat| Seat { address: self.slots[seat].address, durable: true }),
-            frames: self.plan.frames,
+            limits: self.plan.limits,
             broken: self.rule(),
         };
         let now = slot.clock.local(self.now);
