@@ -159,13 +159,10 @@ fn arc(space: &Space, [rhs, whs, earlier]: [&Ring; 3], first: u64, last: u64) ->
     let acts = |one: u16| !matches!(space.member(one).state, MemberState::Fault { .. });
     let comers: Vec<u16> =
         whs.owners(last).into_iter().filter(|&one| acts(one) && !readers.contains(&one)).collect();
-    let old = space
-        .old
-        .iter()
-        .copied()
-        .filter(|one| !readers.contains(one) && !comers.contains(one))
-        .filter(|one| earlier.owners(last).contains(one))
-        .collect();
+    // Of few owners the few that are old: the other way around it would be all members for every arc.
+    let mut old = if space.old.is_empty() { Vec::new() } else { earlier.owners(last) };
+    old.retain(|one| space.old.binary_search(one).is_ok() && !readers.contains(one) && !comers.contains(one));
+    old.sort_unstable();
     Arc { first: KeyHash(first), last: KeyHash(last), readers, comers, old, owners }
 }
 

@@ -158,6 +158,7 @@ impl Space {
             && self.members.is_sorted_by(|a, b| a.id() < b.id())
             && [&self.rhs, &self.whs, &self.earlier, &self.old].into_iter().all(|list| ascending(list))
             && [&self.rhs, &self.whs, &self.earlier].into_iter().all(|ring| self.addresses_differ(ring))
+            && self.old.iter().all(|old| self.earlier.binary_search(old).is_ok())
             && self.gateways.is_sorted_by(|a, b| a < b)
     }
 

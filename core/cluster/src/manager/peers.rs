@@ -342,7 +342,11 @@ impl Manager {
         if belongs || cluster.space().index_of(server).is_some() {
             self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
         }
-        if let Some(lease) = self.lease(now, server, sent, cluster) {
+        // One that knows of a later space may be led by others, whose cell was rebuilt from what the servers had: what that
+        // cell has declared lost must not be kept alive from here.
+        if has <= cluster.space().number
+            && let Some(lease) = self.lease(now, server, sent, cluster)
+        {
             effects.push(ManagerEffect::Send(connection, lease));
         }
         if self.peers.has_newcomers() {

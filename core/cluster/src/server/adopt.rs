@@ -33,6 +33,10 @@ impl<S: Store> Server<S> {
         if self.settings.cluster.is_none() && me.is_none() {
             return;
         }
+        if now < self.postponed_until && self.is_postponed(space.number) {
+            // Told again, as by everybody who is in it.
+            return;
+        }
         let world = World::new(space.clone(), me, self.world.as_ref(), self.settings.broken);
         match self.drop_leftovers(&world) {
             Ok(true) => {}
@@ -182,6 +186,11 @@ impl<S: Store> Server<S> {
         }
         self.postponed_until = now.plus_micros(micros);
         self.tick_at = self.tick_at.min(self.postponed_until);
+    }
+
+    /// That space is here, and waits until there is room for it.
+    pub(super) fn is_postponed(&self, number: SpaceNumber) -> bool {
+        self.postponed.as_ref().is_some_and(|space| space.number == number)
     }
 
     pub(super) fn adopt_postponed(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {

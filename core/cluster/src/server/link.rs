@@ -19,8 +19,11 @@ pub(crate) struct Link {
     /// Every frame up to it is committed, or stands again further behind.
     pub watermark: u64,
     pub watermark_sent: u64,
-    /// The oldest frame that is not acknowledged, and when it was last sent or came to be the oldest.
+    /// The oldest frame whose acknowledgement is waited for, and when it was last sent or came to be the oldest.
     oldest: (u64, Time),
+    /// The newest that was acknowledged since the link is up. Frames are taken in order: what is older and was not
+    /// acknowledged was not taken.
+    taken: u64,
     /// Since the link is up, what was not acknowledged was sent again up to here, and is to be up to there.
     again: (u64, u64),
     /// From the other, in this epoch.
@@ -50,6 +53,7 @@ impl Link {
             watermark: 0,
             watermark_sent: 0,
             oldest: (0, now),
+            taken: 0,
             again: (0, 0),
             heard: 0,
             marks: VecDeque::new(),
@@ -122,6 +126,7 @@ impl Link {
             return None;
         }
         let (key, before) = (frame.key.clone(), frame.before);
+        self.taken = self.taken.max(seq);
         self.pass(before);
         Some(key)
     }
@@ -150,11 +155,22 @@ impl Link {
 
     /// Whether the oldest frame without an acknowledgement has been so for that long, and is to be sent again.
     pub fn must_resend(&mut self, now: Time, micros: u64) -> bool {
-        let Some((seq, _)) = self.unacknowledged().next() else { return false };
+        let Some((seq, _)) = self.first_waiting() else { return false };
         if self.oldest.0 != seq {
             self.oldest = (seq, now);
         }
         now.since(self.oldest.1) > micros
+    }
+
+    /// Whether frames were not taken though later ones were: the other's disk failed, or it was not in this space yet. They
+    /// are to be sent again, in batches.
+    pub fn has_overlooked(&mut self) -> bool {
+        let Some((seq, _)) = self.first_waiting() else { return false };
+        let overlooked = seq < self.taken && !self.full;
+        if overlooked {
+            self.again = (seq - 1, self.taken);
+        }
+        overlooked
     }
 
     /// The oldest that is not acknowledged was just sent again.
@@ -165,6 +181,7 @@ impl Link {
     /// The link is new: nothing that is not acknowledged can be relied upon to have arrived.
     pub fn begin_again(&mut self) {
         self.again = (self.watermark, self.last());
+        self.taken = 0;
     }
 
     /// What is to be sent again next on a link that is new, at most so many.
@@ -179,6 +196,13 @@ impl Link {
 
     pub fn is_behind(&self) -> bool {
         self.again.0 < self.again.1
+    }
+
+    /// The first whose acknowledgement is waited for.
+    pub fn first_waiting(&self) -> Option<(u64, &StoreKey)> {
+        let numbered = self.frames.iter().zip(self.watermark + 1..);
+        let mut waiting = numbered.filter(|(frame, _)| !frame.acknowledged && !frame.committed);
+        waiting.next().map(|(frame, seq)| (seq, &frame.key))
     }
 
     /// Frames that were sent and not acknowledged. One that stands for a write sent again may be committed nevertheless.

@@ -241,8 +241,10 @@ impl<S: Store> Server<S> {
             (Some(head), None) => head.kind == Kind::Tombstone,
             (None, _) => true,
         };
+        // A mark of this space came after the question: its watermark clears it.
+        let here = self.world.as_ref().map(|world| world.number());
         if committed {
-            self.dirty.remove(key);
+            self.dirty.remove_if(key, |mark| Some(mark.epoch) != here);
         }
     }
 

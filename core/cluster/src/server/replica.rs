@@ -97,7 +97,7 @@ impl<S: Store> Server<S> {
         effects: &mut Vec<ServerEffect>,
     ) -> bool {
         let mine = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
-        if theirs > mine {
+        if theirs > mine && !self.is_postponed(theirs) {
             effects.push(ServerEffect::Server(from, Message::WantSpace { above: mine }));
         }
         if theirs < mine {

@@ -100,11 +100,15 @@ impl<S: Store> Server<S> {
             if link.is_behind() {
                 self.resend_more(index as u16, effects);
             } else if link.must_resend(now, RESEND_MICROS) {
-                self.resend_first(now, index as u16, effects);
+                self.resend_waiting(now, index as u16, effects);
             }
             self.resend_refused(index as u16, effects);
         }
-        let ready = self.pending.iter().filter(|(_, pending)| pending.waiting.is_empty());
+        // Those that wait for copies would keep the others from their turn.
+        let ready = self
+            .pending
+            .iter()
+            .filter(|(key, pending)| pending.waiting.is_empty() && !self.waits_for_copies(key, pending));
         let ready: Vec<StoreKey> =
             ready.map(|(key, _)| key.clone()).take(self.settings.limits.swept_max).collect();
         for key in ready {

@@ -29,7 +29,9 @@ impl<S: Store> Server<S> {
         let number = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
         if request.space > number {
             // Rule 1: adopt first. The gateway asks again when it has sent us its space.
-            effects.push(ServerEffect::Gateway(from, Message::WantSpace { above: number }));
+            if !self.is_postponed(request.space) {
+                effects.push(ServerEffect::Gateway(from, Message::WantSpace { above: number }));
+            }
             self.answer(from, request.id.seq, Answer::Wait, effects);
             return;
         }
@@ -335,11 +337,15 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The first that is not acknowledged: on a link that holds, it only shows that nothing was overlooked.
-    pub(super) fn resend_first(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
+    /// What the other has overlooked; otherwise the first that is not acknowledged, which on a link that holds only shows that
+    /// nothing was.
+    pub(super) fn resend_waiting(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
         link.resent(now);
-        let first = link.unacknowledged().next().map(|(seq, key)| (seq, key.clone()));
+        if link.has_overlooked() {
+            return self.resend_more(to, effects);
+        }
+        let first = link.first_waiting().map(|(seq, key)| (seq, key.clone()));
         if let Some((seq, key)) = first {
             self.resend_one(to, seq, &key, effects);
         }
@@ -405,16 +411,20 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// Too few are left for it. What a settlement took over may have been answered already: however few are left, they go on
+    /// with it.
+    pub(super) fn waits_for_copies(&self, key: &StoreKey, pending: &Pending) -> bool {
+        let Some(world) = &self.world else { return true };
+        let asked_here = pending.origin.is_some() && pending.shows_old;
+        asked_here && self.has_few_copies(world.arc(world.piece(key.hash)))
+    }
+
     fn commit(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) -> Option<Queue> {
         let pending = self.pending.get(key)?;
         if !pending.waiting.is_empty() {
             return None;
         }
-        let world = self.world.as_ref()?;
-        let arc = world.arc(world.piece(key.hash));
-        // What a settlement took over may have been answered already: however few are left, they go on with it.
-        let asked_here = pending.origin.is_some() && pending.shows_old;
-        if asked_here && self.has_few_copies(arc) {
+        if self.waits_for_copies(key, pending) {
             return None;
         }
         // Of what was asked here the store has the version before. What a settlement took over it may have already.

@@ -364,13 +364,15 @@ fn a_new_cell_goes_on_where_the_servers_are() {
 #[test]
 fn a_space_that_breaks_the_rules_is_not_rebuilt_from() {
     let good = Log::with_servers(1..=3).cluster.space().clone();
-    let spoil: [fn(&mut Space); 6] = [
+    let spoil: [fn(&mut Space); 7] = [
         |space| space.rhs = vec![7],
         |space| space.number = SpaceNumber(u64::MAX),
         |space| space.members[0].state = MemberState::Fault { order: u64::MAX },
         |space| space.whs.clear(),
         |space| space.whs_since = SpaceNumber(1 << 60),
         |space| space.old = vec![0],
+        // One that is in no ring.
+        |space| (space.rhs, space.whs, space.old) = (vec![0], vec![0], vec![2]),
     ];
     for spoil in spoil {
         let mut space = good.clone();

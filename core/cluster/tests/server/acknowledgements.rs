@@ -188,3 +188,48 @@ fn shown_after_an_old_frame(broken: Broken) -> Option<Answer> {
     house.send(1, 2, 1, &key, Operation::Get);
     house.answers.get(&2).cloned()
 }
+
+#[test]
+fn what_a_disk_failed_to_store_is_sent_again_soon() {
+    let mut house = House::new(3, 3, 1);
+    let keys = led(&house);
+    house.disks[2].fail(true);
+    for (seq, key) in (1..).zip(&keys) {
+        house.send(0, seq, 1, key, set("v"));
+    }
+    house.settle();
+    house.disks[2].fail(false);
+    assert!(house.answers.is_empty());
+    // It takes the next one, so that it is known to have overlooked the others.
+    house.ask(0, 1000, 1, &keys[0], set("w"));
+    house.send(0, 1001, 1, &house.keys_of(&[0], 500)[499].clone(), set("w"));
+    house.wait(1_000_000);
+    let waits = (1..).zip(&keys).filter(|(seq, _)| !is_done(&house, *seq)).count();
+    assert_eq!(waits, 0, "of {}", keys.len());
+}
+
+#[test]
+fn a_number_that_is_committed_does_not_hide_what_waits_behind_it() {
+    let limits = Limits { held_max: 4, ..Limits::default() };
+    let mut house = House::with(3, 3, |settings| settings.limits = limits);
+    let keys = led(&house);
+    under_way(&mut house, 5);
+    acknowledge(&mut house, 1, 1..=5);
+    // The first stands again as the seventh, which nobody acknowledges, and is committed.
+    stepped(&mut house, ServerInput::Timeout);
+    written(&mut house, 6, &keys[5], "v");
+    acknowledge(&mut house, 2, 1..=1);
+    assert!(is_done(&house, 1));
+    acknowledge(&mut house, 1, 6..=6);
+    written(&mut house, 7, &keys[6], "v");
+    let mut effects = Vec::new();
+    for _ in 0..20 {
+        house.now = house.now.plus_micros(50_000);
+        effects.extend(stepped(&mut house, ServerInput::Timeout));
+    }
+    let numbers = frames_to(1, &effects).into_iter().map(|frame| match frame {
+        Message::Replicate { seq, .. } => seq,
+        other => panic!("{other:?}"),
+    });
+    assert!(numbers.into_iter().any(|seq| seq == 8), "the eighth waits, and is asked about");
+}

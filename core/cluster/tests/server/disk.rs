@@ -16,8 +16,9 @@ struct Inside {
     broken: RefCell<Option<StoreKey>>,
     /// This key cannot be read.
     damaged: RefCell<Option<StoreKey>>,
-    /// Nothing can be written.
+    /// Nothing can be written: there is no room, or it fails.
     full: Cell<bool>,
+    failing: Cell<bool>,
     /// Changes ever made, and how many of them a loss of power would not take; none: all.
     written: Cell<u64>,
     safe: Cell<Option<u64>>,
@@ -40,6 +41,10 @@ impl Disk {
 
     pub fn fill(&self, full: bool) {
         self.0.full.set(full);
+    }
+
+    pub fn fail(&self, failing: bool) {
+        self.0.failing.set(failing);
     }
 
     /// What is written from now on is not safe, or all is.
@@ -65,7 +70,7 @@ impl Disk {
         if self.0.full.get() {
             return Err(Fault::Full);
         }
-        let broken = self.0.broken.borrow().as_ref() == Some(key);
+        let broken = self.0.broken.borrow().as_ref() == Some(key) || self.0.failing.get();
         self.0.written.set(self.0.written.get() + 1);
         if broken { Err(Fault::Io("told to fail".to_owned())) } else { Ok(()) }
     }
