@@ -27,7 +27,7 @@ pub struct Client {
     /// Of these, those that are answered with values, and what the values are taken for.
     reads: usize,
     read_bytes: usize,
-    /// Values that were answered and stand behind a request that is not.
+    /// Bytes of the values that `entries` hold: they stand behind a request that is not answered.
     pub unwritten: usize,
     /// Of the values that it read and wrote lately.
     pub value_bytes: usize,

@@ -454,12 +454,12 @@ impl Clients {
             _no_value => written_bytes,
         };
         client.learn(bytes);
-        if let Ok(Answer::Reply(Reply::Value { data, .. })) = &result {
-            client.unwritten += data.len();
-        }
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
+        // A failure drops what came behind it.
+        client.unwritten -= entry.held();
         entry.answer(part as usize, result, at == 0);
+        client.unwritten += entry.held();
         if at == 0 {
             self.write(id, hub);
         }
@@ -472,17 +472,19 @@ impl Clients {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if client.entries.front().is_some_and(Entry::has_answers) {
             let Some(outbox) = hub.outbox(id) else { return };
-            let before = outbox.len();
             while let Some(entry) = client.entries.front_mut() {
+                // What is told may be shorter than the values: they count as long as they are held, not until as much
+                // is written.
+                client.unwritten -= entry.held();
                 entry.write_some(outbox);
                 if !entry.is_ready() {
+                    client.unwritten += entry.held();
                     break;
                 }
                 let Some(entry) = client.entries.pop_front() else { break };
                 client.answered += 1;
                 entry.write(outbox);
             }
-            client.unwritten = client.unwritten.saturating_sub(outbox.len() - before);
         }
         if client.ending && client.entries.is_empty() {
             self.clients.remove(&id);

@@ -11,16 +11,19 @@ pub struct Entry {
     how: How,
     /// Parts that have no result yet.
     open: usize,
+    /// Bytes of the values that came and are neither told nor dropped.
+    held: usize,
 }
 
 enum How {
     /// Nothing to wait for: these bytes.
     Said(Bytes),
-    /// `written`: so many of the keys are told already.
+    /// `written`: so many of the keys are told already. `end`: the first that failed, or how many there are.
     Get {
         answer: memcache::Answer,
         keys: Asked,
         written: usize,
+        end: usize,
     },
     Describe {
         answer: memcache::Answer,
@@ -97,7 +100,7 @@ impl Part {
 impl Entry {
     /// Answered already, in these bytes.
     pub fn said(bytes: Bytes) -> Entry {
-        Entry { how: How::Said(bytes), open: 0 }
+        Entry { how: How::Said(bytes), open: 0, held: 0 }
     }
 
     /// Answered already.
@@ -116,14 +119,12 @@ impl Entry {
                     None => Operation::Get,
                 };
                 parts.extend(keys.iter().map(|key| Part { key, operation: operation.clone() }));
-                return Entry {
-                    how: How::Get { answer, keys: Asked::of(parts), written: 0 },
-                    open: parts.len(),
-                };
+                let (keys, open) = (Asked::of(parts), parts.len());
+                return Entry { how: How::Get { answer, keys, written: 0, end: open }, open, held: 0 };
             }
             Command::Describe { key } => {
                 parts.push(Part { key, operation: Operation::Get });
-                return Entry { how: How::Describe { answer, found: None }, open: 1 };
+                return Entry { how: How::Describe { answer, found: None }, open: 1, held: 0 };
             }
             Command::Store { mode, key, flags, expiry, cas, value } => {
                 (Verb::Store, Part { key, operation: store(mode, flags, expiry.0, cas, value) })
@@ -154,11 +155,11 @@ impl Entry {
             | Command::Sasl(_) => unreachable!("not about keys"),
         };
         parts.push(part);
-        Entry { how: How::Write { answer, verb, found: None }, open: 1 }
+        Entry { how: How::Write { answer, verb, found: None }, open: 1, held: 0 }
     }
 
     pub fn flush(answer: memcache::Answer) -> Entry {
-        Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1 }
+        Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1, held: 0 }
     }
 
     /// Some of it can be told.
@@ -173,8 +174,11 @@ impl Entry {
 
     /// Appends what can be told before the rest is known: a get of many keys is not kept until its end.
     pub fn write_some(&mut self, out: &mut BytesMut) {
-        if let How::Get { answer, keys, written } = &mut self.how {
-            *written = write_values(answer, keys.as_mut_slice(), *written, out);
+        if let How::Get { answer, keys, written, .. } = &mut self.how {
+            let before = *written;
+            *written = write_values(answer, keys.as_slice(), before, out);
+            // Told: their bytes need not be kept.
+            self.held -= drop_values(&mut keys.as_mut_slice()[before..*written]);
         }
     }
 
@@ -182,27 +186,47 @@ impl Entry {
         self.open == 0
     }
 
+    /// Bytes of the values that wait in it to be told.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// `first`: the client was told all that it asked before this request.
-    pub fn answer(&mut self, part: usize, result: Found, first: bool) {
+    pub fn answer(&mut self, part: usize, mut result: Found, first: bool) {
         let (place, next) = match &mut self.how {
             How::Said(_) => return,
-            How::Get { keys, written, .. } => match keys.as_mut_slice().get_mut(part) {
-                Some((_, place)) => (place, part == *written),
-                None => return,
-            },
+            How::Get { keys, written, end, .. } => {
+                let keys = keys.as_mut_slice();
+                // The client is told of a failure and of nothing behind it: values there would be held in vain.
+                if part > *end {
+                    result = Ok(Answer::Missing);
+                } else if !can_be_told(&result)
+                    && let Some(behind) = keys.get_mut(part + 1..*end)
+                {
+                    self.held -= drop_values(behind);
+                    *end = part;
+                }
+                match keys.get_mut(part) {
+                    Some((_, place)) => (place, part == *written),
+                    None => return,
+                }
+            }
             How::Describe { found, .. } | How::Write { found, .. } => (found, true),
         };
-        let result = if first && next { result } else { with_own_memory(result) };
-        if place.replace(result).is_none() {
-            self.open -= 1;
+        if place.is_some() {
+            return;
         }
+        self.held += value_bytes(&result);
+        *place = Some(if first && next { result } else { with_own_memory(result) });
+        self.open -= 1;
     }
 
     /// Appends what the client is to read.
-    pub fn write(self, out: &mut BytesMut) {
+    pub fn write(mut self, out: &mut BytesMut) {
+        self.write_some(out);
         match self.how {
             How::Said(bytes) => out.extend_from_slice(&bytes),
-            How::Get { answer, mut keys, written } => write_end(&answer, keys.as_mut_slice(), written, out),
+            How::Get { answer, keys, written, .. } => write_end(&answer, keys.as_slice().get(written), out),
             How::Describe { answer, found } => describe(&answer, found, out),
             How::Write { answer, verb, found } => {
                 let text = error_text(&found);
@@ -211,6 +235,19 @@ impl Entry {
             }
         }
     }
+}
+
+fn value_bytes(found: &Found) -> usize {
+    match found {
+        Ok(Answer::Reply(Reply::Value { data, .. })) => data.len(),
+        _no_value => 0,
+    }
+}
+
+/// What was found of these keys will not be read again. Returns the bytes of the values among it.
+fn drop_values(keys: &mut [(Bytes, Option<Found>)]) -> usize {
+    let found = keys.iter_mut().filter_map(|(_, found)| found.as_mut());
+    found.map(|found| value_bytes(&std::mem::replace(found, Ok(Answer::Missing)))).sum()
 }
 
 /// A small value that waits behind something else does not hold on to what arrived with it.
@@ -238,16 +275,14 @@ fn store(mode: Mode, flags: u32, expiry: i64, cas: Option<u64>, data: Bytes) -> 
 /// many are told now.
 fn write_values(
     answer: &memcache::Answer,
-    keys: &mut [(Bytes, Option<Found>)],
+    keys: &[(Bytes, Option<Found>)],
     mut written: usize,
     out: &mut BytesMut,
 ) -> usize {
-    while let Some((key, found)) = keys.get_mut(written) {
+    while let Some((key, found)) = keys.get(written) {
         match found {
             Some(Ok(Answer::Reply(reply))) if let Some(item) = item(reply) => {
                 answer.write(&Outcome::Value { key, item }, out);
-                // Told: its bytes need not be kept.
-                *found = Some(Ok(Answer::Missing));
             }
             Some(Ok(Answer::Missing)) => answer.write(&Outcome::Miss { key }, out),
             _failed => return written,
@@ -257,15 +292,18 @@ fn write_values(
     written
 }
 
+/// As a key of a get; anything else is a failure, which ends it.
+fn can_be_told(found: &Found) -> bool {
+    match found {
+        Ok(Answer::Reply(reply)) => item(reply).is_some(),
+        Ok(Answer::Missing) => true,
+        _failed => false,
+    }
+}
+
 /// The end of a get, or the first failure in its place.
-fn write_end(
-    answer: &memcache::Answer,
-    keys: &mut [(Bytes, Option<Found>)],
-    written: usize,
-    out: &mut BytesMut,
-) {
-    let written = write_values(answer, keys, written, out);
-    match keys.get(written) {
+fn write_end(answer: &memcache::Answer, failed: Option<&(Bytes, Option<Found>)>, out: &mut BytesMut) {
+    match failed {
         None => answer.write(&Outcome::End, out),
         Some((_, found)) => {
             let text = error_text(found);

@@ -95,11 +95,21 @@ impl Desk {
 
     /// Answers the first call of that key once it is under way, and no other.
     async fn answer_to(&mut self, key: &str, reply: Reply) {
+        self.end(key, Ok(Answer::Reply(reply))).await;
+    }
+
+    /// As [`answer_to`](Desk::answer_to), however it ends.
+    async fn end(&mut self, key: &str, result: Result<Answer, GatewayError>) {
         self.until(|desk| desk.calls_of(key) > 0).await;
         let is_it = |call: &GatewayInput| matches!(call, GatewayInput::Call { key: its, .. } if its == key);
         let at = self.inputs.iter().position(is_it).unwrap();
         let GatewayInput::Call { ticket, .. } = self.inputs.remove(at) else { unreachable!() };
-        self.clients.done(self.now, ticket, Ok(Answer::Reply(reply)), &mut self.hub, &mut self.inputs);
+        self.clients.done(self.now, ticket, result, &mut self.hub, &mut self.inputs);
+    }
+
+    /// Values that were answered and not told, of all clients.
+    fn unwritten(&self) -> usize {
+        self.clients.clients.values().map(|client| client.unwritten).sum()
     }
 }
 
@@ -393,6 +403,69 @@ fn values_behind_one_that_is_not_answered_are_bounded() {
         desk.until(|desk| desk.calls_of("large") > 0).await;
         drop(desk);
         let _ = reading.join().unwrap();
+    });
+}
+
+/// The first of many keys is on a server that does not answer in time.
+#[test]
+fn values_behind_one_that_failed_hold_up_nobody() {
+    run(async {
+        let mut desk = Desk::new();
+        let line = format!("get stopped{}\r\n", " large".repeat(20));
+        let (_, mut stream) = desk.client(line.as_bytes());
+        desk.until(|desk| desk.calls_of("stopped") == 1).await;
+        let data = Bytes::from(vec![b'v'; 1 << 20]);
+        let value = || Reply::Value { clock: 1, flags: 0, ttl: None, data: data.clone() };
+        while desk.calls_of("large") > 0 {
+            desk.answer_to("large", value()).await;
+        }
+        assert!(desk.unwritten() > UNWRITTEN_BYTES_MAX);
+        desk.end("stopped", Err(GatewayError::TimedOut)).await;
+        assert_eq!(desk.unwritten(), 0, "nobody will be told of them");
+        while desk.asked() > 0 {
+            desk.answer_to("large", value()).await;
+            assert_eq!(desk.unwritten(), 0);
+        }
+        let failed = format!("SERVER_ERROR {}\r\n", GatewayError::TimedOut);
+        expect(&mut desk, &stream, &failed).await;
+        stream.write_all(b"get mine\r\n").unwrap();
+        desk.answer_to("mine", one_byte()).await;
+        expect(&mut desk, &stream, "VALUE mine 0 1\r\nv\r\nEND\r\n").await;
+    });
+}
+
+/// What stands before the first failure is told, whatever order the answers came in.
+#[test]
+fn of_several_failures_the_first_key_is_told() {
+    run(async {
+        let mut desk = Desk::new();
+        let (_, stream) = desk.client(b"get one two three four\r\n");
+        desk.answer_to("four", one_byte()).await;
+        desk.end("three", Err(GatewayError::NoServers)).await;
+        desk.end("two", Err(GatewayError::TimedOut)).await;
+        assert_eq!(desk.unwritten(), 0);
+        desk.answer_to("one", one_byte()).await;
+        let told = format!("VALUE one 0 1\r\nv\r\nSERVER_ERROR {}\r\n", GatewayError::TimedOut);
+        expect(&mut desk, &stream, &told).await;
+        assert_eq!(desk.unwritten(), 0);
+    });
+}
+
+#[test]
+fn who_asks_about_values_without_reading_them_is_served_on() {
+    run(async {
+        let mut desk = Desk::new();
+        let (_, mut stream) = desk.client(b"");
+        let data = Bytes::from(vec![b'v'; 1 << 20]);
+        for _ in 0..10 {
+            for (ask, told) in [("mg k\r\n", "HD\r\n"), ("me k\r\n", "ME k exp=-1 cas=1 size=1048576\r\n")] {
+                stream.write_all(ask.as_bytes()).unwrap();
+                desk.until(|desk| !desk.inputs.is_empty()).await;
+                desk.answer(&data);
+                expect(&mut desk, &stream, told).await;
+                assert_eq!(desk.unwritten(), 0);
+            }
+        }
     });
 }
 
