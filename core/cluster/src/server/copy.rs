@@ -35,6 +35,8 @@ pub(super) struct Copy {
     range: Range,
     /// How far the ids of the arc were copied. They come first: a write that is committed later brings its own.
     ids: Passed,
+    /// The least that any part sent from there covers: an answer may be to an earlier one, which ended sooner.
+    ids_covered: Option<Passed>,
     /// From here on nothing was copied; none: all was.
     cursor: Option<KeyHash>,
     /// The receiver has so much behind this place that the bucket must end there.
@@ -55,7 +57,7 @@ struct Bucket {
     work: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Passed {
     Upto(Option<RequestId>),
     All,
@@ -259,7 +261,7 @@ impl<S: Store> Server<S> {
         if self.settings.broken.is(Mutation::CopyPending) {
             part.remembered.extend(self.pending_ids(range));
         }
-        let ids = Some(part.next.map_or(Passed::All, |next| Passed::Upto(Some(next))));
+        let ids = part.next.map_or(Passed::All, |next| Passed::Upto(Some(next)));
         let work = work_of(part.remembered.len(), part.bytes);
         self.pace.spend(work);
         let message = Message::CopyIds {
@@ -270,7 +272,9 @@ impl<S: Store> Server<S> {
             remembered: part.remembered,
             lowest_open: self.ids.lowest_open(),
         };
-        self.copies.list[at].bucket = Some(Bucket { range, sent_at: now, ids, work });
+        let copy = &mut self.copies.list[at];
+        copy.ids_covered = Some(copy.ids_covered.map_or(ids, |covered| covered.min(ids)));
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: copy.ids_covered, work });
         effects.push(ServerEffect::Server(to, message));
         true
     }
@@ -440,7 +444,7 @@ impl<S: Store> Server<S> {
             |copy: &&mut Copy| copy.to == from && copy.range == range && copy.ids == Passed::Upto(after);
         let Some(copy) = self.copies.list.iter_mut().find(asked) else { return };
         let Some(passed) = copy.bucket.and_then(|bucket| bucket.ids) else { return };
-        (copy.ids, copy.bucket) = (passed, None);
+        (copy.ids, copy.ids_covered, copy.bucket) = (passed, None, None);
         self.copy_more(now, effects);
     }
 
@@ -523,7 +527,7 @@ impl<S: Store> Server<S> {
 impl Copy {
     fn new(to: ServerId, range: Range, ids: Passed) -> Copy {
         let (cursor, waits) = (Some(range.first), BTreeMap::new());
-        Copy { to, range, ids, cursor, narrow: None, bucket: None, waits }
+        Copy { to, range, ids, ids_covered: None, cursor, narrow: None, bucket: None, waits }
     }
 
     /// In a new space what was under way is not answered any more: that bucket comes again.

@@ -1,9 +1,12 @@
 //! Frames are acknowledged together where they came together, and no others with them.
 
-use super::house::{House, server, set};
+use super::house::{House, manager, server, set};
 #[cfg(feature = "mutants")]
 use kumo_cluster::Mutation;
-use kumo_cluster::{Answer, Broken, Limits, Message, Operation, Reply, ServerEffect, ServerInput, StoreKey};
+use kumo_cluster::{
+    Answer, Broken, GatewayId, Job, Limits, Message, Operation, Range, Reply, RequestId, ServerEffect,
+    ServerInput, StoreKey,
+};
 use kumo_session::ConnectionId;
 use std::ops::RangeInclusive;
 
@@ -27,6 +30,15 @@ fn under_way(house: &mut House, count: u64) -> [Vec<Message>; 2] {
 fn written(house: &mut House, seq: u64, key: &StoreKey, data: &'static str) -> Vec<ServerEffect> {
     let request = Message::Request(house.request(seq, 1, key, set(data)));
     stepped(house, ServerInput::Gateway(ConnectionId(1), request))
+}
+
+/// Parts of ids that the other is sent for that range, or for any: where each begins.
+fn id_parts(effects: &[ServerEffect], wanted: Option<Range>) -> Vec<(Range, Option<RequestId>)> {
+    let parts = effects.iter().filter_map(|effect| match effect {
+        ServerEffect::Server(_, Message::CopyIds { range, after, .. }) => Some((*range, *after)),
+        _other => None,
+    });
+    parts.filter(|(range, _)| wanted.is_none_or(|wanted| *range == wanted)).collect()
 }
 
 /// What the first server wants done.
@@ -232,4 +244,38 @@ fn a_number_that_is_committed_does_not_hide_what_waits_behind_it() {
         other => panic!("{other:?}"),
     });
     assert!(numbers.into_iter().any(|seq| seq == 8), "the eighth waits, and is asked about");
+}
+
+/// The first part of the ids is answered late, after it was sent again and covered more, for some had been closed.
+#[test]
+fn an_answer_passes_no_ids_that_an_earlier_sending_did_not_cover() {
+    let limits = Limits { ids_looked_max: 4, ..Limits::default() };
+    let mut house = House::with(2, 1, |settings| settings.limits = limits);
+    let keys = led(&house);
+    for (seq, key) in (1..=12).zip(&keys) {
+        assert!(matches!(house.ask(0, seq, 1, key, set("v")), Some(Answer::Reply(_))));
+    }
+    house.space.number.0 += 1;
+    (house.space.whs, house.space.whs_since) = (vec![0, 1], house.space.number);
+    house.space.job = Some(Job { full: false, paused: false, rate: 0 });
+    let space = Message::new_space(house.space.clone());
+    let mut effects = stepped(&mut house, ServerInput::Manager(manager(), space));
+    let wait = |house: &mut House, effects: &mut Vec<ServerEffect>| {
+        for _ in 0..30 {
+            house.now = house.now.plus_micros(50_000);
+            effects.extend(stepped(house, ServerInput::Timeout));
+        }
+    };
+    wait(&mut house, &mut effects);
+    let (range, _) = id_parts(&effects, None)[0];
+    // The gateway has answers to the first four: now a part ends further behind.
+    let closing = house.request(13, 5, &keys[0], Operation::Get);
+    stepped(&mut house, ServerInput::Gateway(ConnectionId(1), Message::Request(closing)));
+    effects.clear();
+    wait(&mut house, &mut effects);
+    assert_eq!(id_parts(&effects, Some(range)).first(), Some(&(range, None)), "it is sent again");
+    let stored = Message::CopyIdsStored { job: house.space.number, range, after: None };
+    let next = stepped(&mut house, ServerInput::Server(server(1), stored));
+    let covered = RequestId { gateway: GatewayId(7), seq: 4 };
+    assert_eq!(id_parts(&next, Some(range)), [(range, Some(covered))]);
 }
