@@ -6,7 +6,9 @@ use crate::disk::{Access, Disk};
 use crate::engine::Core;
 use crate::error::OpenError;
 use crate::options::{Options, Sync};
-use kumo_cluster::{Fault, KeyHash};
+use crate::recovery::Opened;
+use bytes::Bytes;
+use kumo_cluster::{Fault, KeyHash, Record};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -208,7 +210,7 @@ fn a_value_that_holds_records_is_not_taken_for_them() {
     core.flush().unwrap();
     // A client that read the files of another store writes them into this one, and its record is torn.
     let mut value = record(3, 0);
-    value.data = super::Bytes::from(disk.content(Path::new("/store/0000000001.segment")).repeat(9));
+    value.data = Bytes::from(disk.content(Path::new("/store/0000000001.segment")).repeat(9));
     core.put(forged.hash, &forged.key, &value).unwrap();
     core.flush().unwrap();
     disk.crash(Crash::Killed);
@@ -220,4 +222,75 @@ fn a_value_that_holds_records_is_not_taken_for_them() {
     let (core, opened) = open(&disk, Sync::None).unwrap();
     assert_eq!((opened.items, opened.cuts.len()), (1, 1));
     assert_eq!(core.get(forged.hash, &forged.key), Ok(None));
+}
+
+/// Its blocks look like the beginnings of more large records than recovery is ready to sum.
+fn many_large_records() -> Record {
+    let mut block = [0xff; 64];
+    // No key, the kind of a value, and 8192 bytes in all: the budget is spent to its last byte.
+    block[4..10].copy_from_slice(&[0, 0, 0, 0, 0x1f, 0xd5]);
+    block[42] = 1;
+    Record { data: Bytes::from(block.repeat(1024)), ..record(3, 0) }
+}
+
+fn open_large(disk: &FaultyDisk) -> Result<(Core, Opened), OpenError> {
+    let options = Options { segment_bytes: 1 << 20, ..options(Sync::None) };
+    Core::open(Arc::new(disk.clone()), Path::new(PATH), Access::Write, options)
+}
+
+#[test]
+fn a_torn_value_that_looks_like_many_large_records_is_cut() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open_large(&disk).unwrap();
+    let (kept, torn) = (key(1), key(2));
+    core.put(kept.hash, &kept.key, &record(1, 50)).unwrap();
+    core.put(torn.hash, &torn.key, &many_large_records()).unwrap();
+    core.flush().unwrap();
+    disk.crash(Crash::Killed);
+    drop(core);
+    let segment = Path::new("/store/0000000001.segment");
+    let mut content = disk.content(segment);
+    content.pop();
+    disk.set_content(segment, content);
+    let (core, opened) = open_large(&disk).expect("a torn end is no damage");
+    assert_eq!((opened.items, opened.cuts.len()), (1, 1));
+    assert_eq!(core.get(torn.hash, &torn.key), Ok(None));
+    assert_eq!(core.get(kept.hash, &kept.key), Ok(Some(record(1, 50))));
+}
+
+#[test]
+fn a_damaged_value_that_looks_like_many_large_records_is_refused() {
+    // Bytes of the record from its key on: in its data, or the length of its data.
+    const DATA: isize = 1000;
+    const LENGTH: isize = -10;
+    // With a mark, the later record need not be found. Without, it is where it is expected, or it is short.
+    let cases = [
+        (true, 9000, DATA),
+        (true, 9000, LENGTH),
+        (false, 9000, DATA),
+        (false, 50, DATA),
+        (false, 50, LENGTH),
+    ];
+    for (synced, later_bytes, damaged) in cases {
+        let context = format!("synced {synced}, {later_bytes} bytes behind, damaged at {damaged}");
+        let disk = FaultyDisk::default();
+        let (core, _) = open_large(&disk).unwrap();
+        let (large, later) = (key(2), key(3));
+        core.put(large.hash, &large.key, &many_large_records()).unwrap();
+        if synced {
+            core.files().unwrap().log.sync().unwrap();
+        }
+        core.put(later.hash, &later.key, &record(4, later_bytes)).unwrap();
+        core.flush().unwrap();
+        disk.crash(Crash::Killed);
+        drop(core);
+        let segment = Path::new("/store/0000000001.segment");
+        let mut content = disk.content(segment);
+        let found = content.windows(large.key.len()).position(|window| window == &large.key[..]).unwrap();
+        content[found.saturating_add_signed(damaged)] ^= 1;
+        disk.set_content(segment, content.clone());
+        let Err(OpenError::Fault(Fault::Damaged(text))) = open_large(&disk) else { panic!("{context}") };
+        assert!(text.contains("damaged at offset 20: wrong checksum"), "{context}: {text}");
+        assert_eq!(disk.content(segment), content, "{context}: not overwritten");
+    }
 }
