@@ -1,6 +1,7 @@
 //! Who has everything that was acknowledged in an arc whose owners are all lost. (REPLICATION.md, rule 13)
 
-use crate::{Arc, MemberState, Space, Table};
+use super::draft::Draft;
+use crate::{Arc, Incarnation, MemberState, ServerId, Space, Table};
 use std::collections::BTreeSet;
 
 /// Lost members that must come back, or be given up by an operator, before anyone else may own what they had last.
@@ -10,9 +11,27 @@ pub fn authorities(space: &Space, table: &Table) -> BTreeSet<u16> {
     lost.filter_map(|arc| last_lost(space, arc)).collect()
 }
 
+/// Those of them that can go on in the lives in which they are back.
+pub fn returning(
+    space: &Space,
+    authorities: &BTreeSet<ServerId>,
+    back: impl Fn(ServerId) -> Option<Incarnation>,
+) -> Vec<(ServerId, Incarnation)> {
+    let draft = Draft::of(space);
+    let lost = authorities.iter().copied().filter(|server| !draft.acts(server));
+    let back = lost.filter_map(|before| Some((before, back(before)?)));
+    let after = |before: ServerId, incarnation| ServerId { address: before.address, incarnation };
+    back.filter(|&(before, incarnation)| draft.may_return(before, after(before, incarnation))).collect()
+}
+
 /// Every arc has a server that reads and orders it.
 pub fn all_led(table: &Table) -> bool {
-    table.arcs().iter().all(|arc| arc.primary().is_some())
+    leaderless(table) == 0
+}
+
+/// Arcs without such a server.
+pub fn leaderless(table: &Table) -> usize {
+    table.arcs().iter().filter(|arc| arc.primary().is_none()).count()
 }
 
 fn last_lost(space: &Space, arc: &Arc) -> Option<u16> {

@@ -1,6 +1,6 @@
 //! How one space follows another: the rules of fault, return, replace, switch and rebuild.
 
-use super::authority::{all_led, authorities};
+use super::authority::{all_led, authorities, leaderless};
 use super::command::Objection;
 use super::draft::Draft;
 use super::state::{Cluster, GATEWAYS_MAX};
@@ -16,6 +16,7 @@ impl Cluster {
     /// owner of keeps its order: of anything else it has only what came since, and must not outrank who was lost
     /// there after it.
     pub(super) fn fault(&mut self, entry: Entry, servers: &[ServerId]) -> Result<(), Objection> {
+        let accepted = self.accept_loss.then(|| leaderless(&Table::new(&self.space)));
         let mut draft = Draft::of(&self.space);
         let mut faults = self.faults;
         let orders = draft.members.values().map(|&state| order(state)).filter(|&order| order > 0);
@@ -38,7 +39,10 @@ impl Cluster {
             draft.old.remove(server);
         }
         self.faults = faults;
-        self.make_if_changed(entry, draft)
+        self.make_if_changed(entry, draft)?;
+        // What was accepted is the loss that the operator saw. A fault moves no end of an arc.
+        self.accept_loss = accepted.is_some_and(|arcs| arcs == leaderless(&Table::new(&self.space)));
+        Ok(())
     }
 
     /// All or none: the list was made from one space.
@@ -56,8 +60,7 @@ impl Cluster {
             let Some(&MemberState::Fault { order }) = draft.members.get(&before) else {
                 return Err(Objection::NoSuchServer);
             };
-            let elsewhere = draft.writer_at(before.address).is_some_and(|writer| writer != before);
-            if !wanted.contains(&before) || draft.members.contains_key(&after) || elsewhere {
+            if !wanted.contains(&before) || !draft.may_return(before, after) {
                 return Err(Objection::Nothing);
             }
             draft.whs_changed |= draft.whs.contains(&before);
@@ -235,14 +238,14 @@ impl Cluster {
         self.make_if_changed(entry, draft)
     }
 
-    pub(super) fn register(&mut self, entry: Entry, nonce: u128) -> Result<(), Objection> {
+    pub(super) fn register(&mut self, nonce: u128) -> Result<(), Objection> {
         if self.nonces.contains_key(&nonce) {
             return Ok(());
         }
         if self.gateways.len() >= GATEWAYS_MAX {
             return Err(Objection::TooManyGateways);
         }
-        let gateway = GatewayId((self.gateway_last.0 + 1).max(numbered(entry.generation, 1)));
+        let gateway = GatewayId(self.gateway_last.0 + 1);
         self.gateway_last = gateway;
         self.gateways.insert(gateway, nonce);
         self.nonces.insert(nonce, gateway);

@@ -80,6 +80,12 @@ impl Draft {
         self.whs.iter().copied().find(|server| server.address == address)
     }
 
+    /// A lost member can go on in that life: it is in no ring yet, and nobody has taken the place.
+    pub fn may_return(&self, before: ServerId, after: ServerId) -> bool {
+        let writer = self.writer_at(before.address);
+        !self.members.contains_key(&after) && writer.is_none_or(|writer| writer == before)
+    }
+
     /// A member goes on in another life, in every ring it is in.
     pub fn rename(&mut self, before: ServerId, after: ServerId, state: MemberState) {
         self.members.remove(&before);

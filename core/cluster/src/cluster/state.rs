@@ -29,6 +29,8 @@ pub struct Cluster {
     term: u64,
     /// The process that leads in this term.
     leader: u128,
+    /// The cell's, as of the entry executed last.
+    generation: u32,
     /// The longest lease that a master of any term may have granted.
     lease_micros: u64,
     pub(super) auto_replace: bool,
@@ -67,6 +69,7 @@ impl Cluster {
             space: Space::empty(CellId::default(), SpaceNumber(0)),
             term: 0,
             leader: 0,
+            generation: 0,
             lease_micros: 0,
             auto_replace: false,
             accept_loss: false,
@@ -144,6 +147,9 @@ impl Cluster {
     }
 
     fn execute(&mut self, entry: Entry, command: Command) -> Result<(), Objection> {
+        if entry.generation > self.generation {
+            self.rise(entry);
+        }
         match command {
             Command::Lead(lead) => self.lead(entry, lead),
             Command::Fault { term, number, servers } => {
@@ -166,7 +172,7 @@ impl Cluster {
                 self.at(number)?;
                 self.cleared(entry)
             }
-            Command::Register { nonce } => self.register(entry, nonce),
+            Command::Register { nonce } => self.register(nonce),
             Command::ExpireGateways { term, gateways } => {
                 self.in_term(term)?;
                 self.expire_gateways(entry, &gateways)
@@ -225,8 +231,7 @@ impl Cluster {
         }
     }
 
-    /// A term begins. In a new generation of the cell so does a new space, as it is: servers may have heard of
-    /// spaces that the recovery lost, and this one leads them all.
+    /// A term begins, the first one with a space of its own.
     fn lead(&mut self, entry: Entry, lead: Lead) -> Result<(), Objection> {
         if lead.after != self.term && !self.broken.is(Mutation::StaleTermAccepted) {
             return Err(Objection::StaleTerm);
@@ -243,12 +248,22 @@ impl Cluster {
         self.lease_micros = self.lease_micros.max(lead.lease_micros);
         self.answers.clear();
         self.ticket_floor = 0;
-        if self.space.number.0 < numbered(entry.generation, 1) {
-            let (number, clock) = self.next(entry);
-            self.space.number = number;
-            self.space.clock = clock;
+        if self.term == 1 {
+            self.rise(entry);
         }
         Ok(())
+    }
+
+    /// A new space, as it is: in a new generation of the cell servers may have heard of spaces that the recovery lost,
+    /// and this one leads them all. Its number and those of gateways rise by as many generations as the cell did, for
+    /// since a rebuild they may be ahead of it.
+    fn rise(&mut self, entry: Entry) {
+        let risen = u64::from(entry.generation.saturating_sub(self.generation)) << GENERATION_SHIFT;
+        let (number, clock) = self.next(entry);
+        self.space.number = SpaceNumber(number.0.max((self.space.number.0 + 1).saturating_add(risen)));
+        self.space.clock = clock;
+        self.gateway_last.0 = self.gateway_last.0.saturating_add(risen);
+        self.generation = entry.generation;
     }
 
     /// The next space's number and clock. The number grows by one, or into the cell's generation.
@@ -380,6 +395,7 @@ struct Kept {
     space: Space,
     term: u64,
     leader: u128,
+    generation: u32,
     lease_micros: u64,
     auto_replace: bool,
     accept_loss: bool,
@@ -399,6 +415,7 @@ wire_struct!(Kept {
     space,
     term,
     leader,
+    generation,
     lease_micros,
     auto_replace,
     accept_loss,
@@ -420,6 +437,7 @@ impl Kept {
             space: cluster.space.clone(),
             term: cluster.term,
             leader: cluster.leader,
+            generation: cluster.generation,
             lease_micros: cluster.lease_micros,
             auto_replace: cluster.auto_replace,
             accept_loss: cluster.accept_loss,
@@ -446,6 +464,7 @@ impl Kept {
             space: self.space,
             term: self.term,
             leader: self.leader,
+            generation: self.generation,
             lease_micros: self.lease_micros,
             auto_replace: self.auto_replace,
             accept_loss: self.accept_loss,
@@ -469,7 +488,7 @@ impl Kept {
     }
 }
 
-const SNAPSHOT_VERSION: u32 = 2;
+const SNAPSHOT_VERSION: u32 = 3;
 
 /// Outcomes kept for the master. More than it has orders under way at once.
 const ANSWERS_MAX: usize = 256;

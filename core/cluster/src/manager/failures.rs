@@ -2,6 +2,7 @@
 
 use super::reign::{Topic, acts};
 use super::state::Manager;
+use crate::cluster::returning;
 use crate::{Cluster, Command, Incarnation, ManagerEffect, ManagerNote, ServerId};
 use kumo_paxos::Time;
 use std::collections::BTreeSet;
@@ -101,22 +102,25 @@ impl Manager {
         back.then_some(heard.alive.server.incarnation)
     }
 
-    /// Last owners that are back lead their arcs again.
+    /// Last owners that are back, with the lives in which they are.
+    pub(super) fn returning(&mut self, cluster: &Cluster) -> Vec<(ServerId, Incarnation)> {
+        let Some(reign) = &mut self.reign else { return Vec::new() };
+        let authorities = reign.rings(cluster).authorities.clone();
+        if authorities.is_empty() {
+            return Vec::new();
+        }
+        returning(cluster.space(), &authorities, |lost| self.back(lost))
+    }
+
+    /// They lead their arcs again.
     fn bring_back(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
-        let space = cluster.space();
-        let Some(reign) = &mut self.reign else { return };
-        let wanted: Vec<ServerId> = reign.rings(cluster).authorities.iter().copied().collect();
-        let servers: Vec<(ServerId, Incarnation)> = wanted
-            .into_iter()
-            .filter(|&lost| !acts(space, lost))
-            .filter_map(|lost| Some((lost, self.back(lost)?)))
-            .collect();
+        let servers = self.returning(cluster);
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         if servers.is_empty() || now < term.faults_from {
             term.forget(Topic::Return);
             return;
         }
-        let command = Command::Return { term: term.number, number: space.number, servers };
+        let command = Command::Return { term: term.number, number: cluster.space().number, servers };
         term.propose(now, Topic::Return, &command, effects);
     }
 }

@@ -9,10 +9,9 @@ use kumo_paxos::Time;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// Lives to bring in, addresses to take out, of a space.
+/// Lives to bring in, addresses to take out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
-    number: SpaceNumber,
     attach: Vec<ServerId>,
     detach: Vec<SocketAddr>,
 }
@@ -38,7 +37,7 @@ enum Place {
 impl Manager {
     /// The order that a request comes to; none for what is answered otherwise.
     pub(super) fn meaning(
-        &self,
+        &mut self,
         request: &ControlRequest,
         cluster: &Cluster,
     ) -> Option<Result<Order, Hindrance>> {
@@ -125,8 +124,8 @@ impl Manager {
             }
             return;
         }
-        let Wish { number, attach, detach } = wish;
-        let above = self.peers.stamped_upto(&attach);
+        let Wish { attach, detach } = wish;
+        let (number, above) = (space.number, self.peers.stamped_upto(&attach));
         let order = Order::Replace { number, above, attach, detach, accept_loss: false };
         let ticket = term.ticket();
         term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
@@ -145,7 +144,7 @@ impl Manager {
         let detach: Vec<SocketAddr> =
             lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
         let nothing = attach.is_empty() && detach.is_empty() && !has_returned(space);
-        (!restarted && !nothing).then_some(Wish { number: space.number, attach, detach })
+        (!restarted && !nothing).then_some(Wish { attach, detach })
     }
 
     /// Connected lives that can be attached. One that is silent would be lost again at once.
@@ -219,14 +218,18 @@ impl Manager {
         space.members.is_empty() && self.peers.connected().any(|heard| is_foreign(heard, space))
     }
 
+    /// Whoever is back with what is to be given up leads it again first: that is no loss.
     fn attach(
-        &self,
+        &mut self,
         attach: Vec<ServerId>,
         accept_loss: bool,
         cluster: &Cluster,
     ) -> Result<Order, Hindrance> {
         if !accept_loss {
             return self.replace(attach, Vec::new(), cluster);
+        }
+        if !self.returning(cluster).is_empty() {
+            return Err(Hindrance::NotYet);
         }
         let attach = self.with_wanted(attach, cluster);
         let coming = addresses(&attach);

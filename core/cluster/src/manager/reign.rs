@@ -180,6 +180,8 @@ impl Term {
         // Who is out of the space may come back into it within its lease.
         self.leases.retain(|_, until| *until > now);
         self.gateway_heard.retain(|&gateway, _| cluster.is_live(gateway));
+        // What was put up longer ago may be put up again anyway, and its asker may be gone.
+        self.proposed.retain(|_, (_, at)| now.since(*at) < AGAIN_MICROS);
     }
 
     /// Puts a command up, again only after a while: it may be under way.

@@ -280,6 +280,33 @@ fn nobody_without_the_data_takes_an_arc_unless_the_loss_is_accepted() {
 }
 
 #[test]
+fn what_is_lost_after_a_loss_was_accepted_is_not_given_up_with_it() {
+    // Of six servers three are lost, and with them the keys that they had alone.
+    let mut log = Log::with_servers(1..=6);
+    log.fault([server(4, 1), server(5, 1), server(6, 1)]).unwrap();
+    let accept = |log: &mut Log| {
+        let number = log.number();
+        let lost = log.cluster.space().members.iter().filter(|one| !one.is_active());
+        let detach = lost.map(|one| one.address).collect();
+        let (above, attach) = (SpaceNumber(0), vec![server(7, 1)]);
+        log.order(Order::Replace { number, above, attach, detach, accept_loss: true })
+    };
+    accept(&mut log).unwrap();
+    // Now 3, which has keys that 1 and 2 do not have.
+    log.fault([server(3, 1)]).unwrap();
+    assert_eq!(log.switch(), Err(Objection::OwnersLost));
+    log.order(Order::Cancel).unwrap();
+    accept(&mut log).unwrap();
+    assert_eq!(log.switch(), Ok(()));
+    // Without such keys the acceptance stands.
+    let mut log = Log::with_servers(1..=6);
+    log.fault([server(4, 1), server(5, 1), server(6, 1)]).unwrap();
+    accept(&mut log).unwrap();
+    log.fault([server(7, 1)]).unwrap();
+    assert_eq!(log.switch(), Ok(()));
+}
+
+#[test]
 fn a_ring_whose_new_owners_are_lost_is_not_switched_to() {
     let mut log = Log::with_servers(1..=1);
     log.replace([server(2, 1)], [1]).unwrap();
@@ -316,7 +343,7 @@ fn a_gateway_has_one_id_while_it_lives() {
     assert_eq!(log.cluster.gateway_for(8), Some(GatewayId(4)), "an id is never used again");
     log.generation = 3;
     log.apply(Command::Register { nonce: 10 }).unwrap();
-    assert_eq!(log.cluster.gateway_for(10), Some(GatewayId(numbered(3, 1))));
+    assert_eq!(log.cluster.gateway_for(10), Some(GatewayId(numbered(3, 5))), "also in what a recovery lost");
 }
 
 #[test]
@@ -359,6 +386,30 @@ fn a_new_cell_goes_on_where_the_servers_are() {
     assert!(!log.cluster.space().expired(gateway));
     log.fault([server(3, 1)]).unwrap();
     assert_eq!(log.state(server(3, 1)), Some(MemberState::Fault { order: 2 }));
+}
+
+#[test]
+fn a_recovery_after_a_rebuild_goes_above_what_it_lost() {
+    let mut old = Log::with_servers(1..=3);
+    old.generation = 4;
+    old.lead(2);
+    let mut log = Log::new();
+    log.generation = 1;
+    log.lead(9);
+    log.order(Order::Rebuild { space: old.cluster.space().clone() }).unwrap();
+    log.apply(Command::Register { nonce: 5 }).unwrap();
+    let (kept, generation) = (log.cluster.clone(), log.generation);
+    // What the recovery loses.
+    log.apply(Command::Register { nonce: 6 }).unwrap();
+    log.fault([server(1, 1)]).unwrap();
+    let lost = (log.number(), log.cluster.gateway_for(6).unwrap());
+    (log.cluster, log.generation) = (kept, generation + 1);
+    // A gateway may be first.
+    log.apply(Command::Register { nonce: 7 }).unwrap();
+    log.lead(10);
+    assert!(log.number() > lost.0, "{} follows {}", log.number(), lost.0);
+    assert!(log.cluster.gateway_for(7).unwrap() > lost.1);
+    assert!(log.cluster.is_live(log.cluster.gateway_for(5).unwrap()));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::bench::{Bench, addresses};
 use crate::log::{CELL, Log, address, server};
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_cluster::{
-    Alive, CellView, Command, GatewayId, Incarnation, ManagerInput, MemberState, Message, SpaceNumber,
+    Alive, CellView, Command, GatewayId, Incarnation, ManagerInput, MemberState, Message, Order, ServerId,
+    SpaceNumber,
 };
 use kumo_paxos::{CellId, Time};
 use kumo_session::ConnectionId;
@@ -480,4 +481,43 @@ fn who_must_be_started_is_named() {
     let Some(ControlAnswer::Refused(said)) = &answer else { panic!("{answer:?}") };
     let named = (1..=3).filter(|number| said.contains(&server(*number, 1).address.to_string())).count();
     assert_eq!(named, 1, "the one that was lost last: {said}");
+}
+
+#[test]
+fn auto_replace_is_not_put_off_by_gateways_that_end() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.ask(ControlRequest::AutoReplace { on: true });
+    bench.connect(4, server(4, 1));
+    let all = [1, 2, 3, 4].map(|number| (u64::from(number), server(number, 1)));
+    for nonce in 0..6 {
+        bench.log.apply(Command::Register { nonce }).unwrap();
+        let gateways = vec![bench.log.cluster.gateway_for(nonce).unwrap()];
+        let term = bench.log.cluster.term();
+        bench.log.apply(Command::ExpireGateways { term, gateways }).unwrap();
+        bench.pass(1_000_000, &all);
+    }
+    assert_eq!(bench.log.cluster.space().rhs.len(), 4);
+}
+
+#[test]
+fn no_loss_is_accepted_of_what_is_back() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.pass(30_000_000, &[]);
+    let members = &bench.log.cluster.space().members;
+    let last = members.iter().max_by_key(|member| format!("{:?}", member.state)).unwrap().id();
+    // It connects with its disk, and what it leads again is put up, but not decided yet.
+    bench.deciding = false;
+    let back = ServerId { address: last.address, incarnation: Incarnation(2) };
+    bench.step(ManagerInput::Up(ConnectionId(9)));
+    bench.alive(9, Alive { previous: vec![last.incarnation], ..bench.sign(back) });
+    bench.connect(4, server(4, 1));
+    bench.proposed.clear();
+    let attach = ControlRequest::Attach { servers: addresses([4]), replace: true, accept_data_loss: true };
+    bench.ask(attach);
+    bench.pass(100_000, &[(4, server(4, 1))]);
+    let accepts = |command: &Command| {
+        matches!(command, Command::Order { order: Order::Replace { accept_loss: true, .. }, .. })
+    };
+    assert!(!bench.proposed.iter().any(accepts), "{:?}", bench.proposed);
+    assert!(bench.proposed.iter().any(|command| matches!(command, Command::Return { .. })));
 }
