@@ -19,6 +19,9 @@ pub struct Arrivals {
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
+    /// Of them, clients; and how many there may be.
+    clients: usize,
+    clients_max: usize,
     dirty: Vec<ConnectionId>,
     /// When those that have not greeted are given up; and those that were refused, whatever they do.
     greeting_until: VecDeque<(Time, ConnectionId)>,
@@ -45,6 +48,8 @@ impl Arrivals {
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
+            clients: 0,
+            clients_max: CLIENTS_MAX,
             dirty: Vec::new(),
             greeting_until: VecDeque::new(),
             lingering_until: VecDeque::new(),
@@ -111,6 +116,14 @@ impl Arrivals {
         self.porch = porch;
         self.watch(now, id);
         self.touch(id);
+        let new_client = (before, stage) == (Stage::Greeting, Stage::Client);
+        self.clients += usize::from(new_client);
+        let read = match read {
+            Ok(_) if new_client && self.clients > self.clients_max => {
+                Err(Ending::Refused(TOO_MANY.to_owned()))
+            }
+            read => read,
+        };
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(Ending::Gone) => {
@@ -273,7 +286,10 @@ impl Arrivals {
     /// Tells whom it concerns that a connection is gone.
     fn leave(&mut self, id: ConnectionId, inputs: &mut Vec<Input>) {
         match self.get(id).map(|arrival| arrival.stage) {
-            Some(Stage::Client) => inputs.push(Input::ClientDown(id)),
+            Some(Stage::Client) => {
+                self.clients -= 1;
+                inputs.push(Input::ClientDown(id));
+            }
             Some(Stage::House) => self.porch.arrived.push(HouseInput::Down(id)),
             None | Some(Stage::Greeting | Stage::Replica { .. } | Stage::Leaving | Stage::Lingering) => {}
         }
@@ -312,6 +328,9 @@ impl Arrivals {
 
 /// Connections at a time, replicas' included. Each costs some kilobytes here and in the kernel.
 const CONNECTIONS_MAX: usize = 10_000;
+
+/// Clients at a time: replicas, servers and gateways find room however many there are.
+const CLIENTS_MAX: usize = 9_000;
 
 /// Further ones that are told so; beyond, they are closed without a word.
 const REFUSED_MAX: usize = 100;

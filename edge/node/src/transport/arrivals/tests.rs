@@ -38,8 +38,26 @@ async fn a_client_between_messages_may_be_silent() {
     assert_eq!(door.stage(), Some(Stage::Client));
 }
 
+#[tokio::test]
+async fn clients_leave_room_for_the_others() {
+    let mut door = Door::open().await;
+    door.arrivals.clients_max = 2;
+    let (second, _second) = door.come(Side::Client).await;
+    let (third, _third) = door.come(Side::Client).await;
+    let (replica, _replica) = door.come(Side::Replica).await;
+    let stage = |door: &Door, id| door.arrivals.get(id).map(|arrival| arrival.stage);
+    assert_eq!(stage(&door, second), Some(Stage::Client));
+    assert_eq!(stage(&door, third), Some(Stage::Leaving));
+    assert!(matches!(stage(&door, replica), Some(Stage::Replica { .. })));
+    // Who leaves makes room.
+    door.arrivals.hang_up(START, second, &mut door.inputs);
+    let (fourth, _fourth) = door.come(Side::Client).await;
+    assert_eq!(stage(&door, fourth), Some(Stage::Client));
+}
+
 /// One client at a node's door, greeted.
 struct Door {
+    listener: TcpListener,
     client: TcpStream,
     arrivals: Arrivals,
     ready: Arc<ReadyList>,
@@ -57,11 +75,26 @@ impl Door {
         let ready = Arc::new(ReadyList::default());
         let mut arrivals = Arrivals::new(ready.clone(), false);
         arrivals.accept(START, stream, from);
-        client.write_all(&framed(&Greeting::Hello(hello(from)))).await.unwrap();
+        client.write_all(&framed(&Greeting::Hello(hello(from, Side::Client)))).await.unwrap();
         let id = ConnectionId(1 << 32);
-        let mut door = Door { client, arrivals, ready, cell: cell(address), id, inputs: Vec::new() };
+        let cell = cell(address);
+        let mut door = Door { listener, client, arrivals, ready, cell, id, inputs: Vec::new() };
         door.read(START, |arrival, _| arrival.stage == Stage::Client).await;
         door
+    }
+
+    /// Another one connects, and says what it is.
+    async fn come(&mut self, side: Side) -> (ConnectionId, TcpStream) {
+        let mut client = TcpStream::connect(self.listener.local_addr().unwrap()).await.unwrap();
+        let (stream, from) = self.listener.accept().await.unwrap();
+        self.arrivals.accept(START, stream, from);
+        client.write_all(&framed(&Greeting::Hello(hello(from, side)))).await.unwrap();
+        let newest = self.arrivals.slots.len() as u64 - 1;
+        let (before, id) = (self.id, ConnectionId(1 << 32 | newest));
+        self.id = id;
+        self.read(START, |arrival, _| arrival.stage != Stage::Greeting).await;
+        self.id = before;
+        (id, client)
     }
 
     /// Reads what comes until it is so.
@@ -104,13 +137,13 @@ fn cell(address: SocketAddr) -> Cell<Pfs> {
     Cell::new(paxos, settings, Pfs::default(), START)
 }
 
-fn hello(address: SocketAddr) -> Hello {
+fn hello(address: SocketAddr, side: Side) -> Hello {
     Hello {
         magic: MAGIC,
         version: VERSION,
         cell: CellId::default(),
         generation: 0,
-        side: Side::Client,
+        side,
         address,
         incarnation: Incarnation::default(),
     }
