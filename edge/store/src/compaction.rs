@@ -198,9 +198,13 @@ impl Core {
 }
 
 impl Files {
-    /// Makes a closed segment durable and writes its hint.
+    /// Makes a closed segment durable, gives back the space it does not need, and writes its hint.
     fn finish(&self, segment: &Segment) -> Result<(), Fault> {
         self.log.sync()?;
+        // What was reserved behind its end is given back. Not when it is closed, since then a put waits; and before it
+        // has a hint, since after a crash only what has none comes here again.
+        let trimmed = segment.file.truncate(segment.written());
+        trimmed.map_err(|error| fault("give back the space behind", &segment.path, &error))?;
         match Hint::write(&*self.folder.disk, &self.folder.path, segment) {
             Ok(()) => segment.hinted.store(true, Ordering::Relaxed),
             Err(fault @ Fault::Damaged(_)) => {

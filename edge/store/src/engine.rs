@@ -177,9 +177,6 @@ impl Core {
         let bounds = (Options::SEGMENT_BYTES_MIN, Options::SEGMENT_BYTES_MAX);
         options.segment_bytes = options.segment_bytes.clamp(bounds.0, bounds.1);
         let (folder, created) = Folder::open(disk.clone(), path, access)?;
-        if access == Access::Write {
-            folder.tidy()?;
-        }
         let shards = Shards::new();
         let (segments, opened) = Recovery::run(&folder, access, &options, &shards)?;
         let opened = Opened { created, ..opened };

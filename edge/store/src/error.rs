@@ -40,6 +40,10 @@ pub enum Lack {
     Bytes { found: u64, listed: u64 },
     #[error("is damaged")]
     Damaged,
+    /// Its length is right, and what is there does not read. No crash can have torn it: a backup is whole when it gets
+    /// its name.
+    #[error("is damaged at offset {offset}")]
+    DamagedAt { offset: u64 },
     /// Of another backup: its records do not follow those before.
     #[error("does not belong to it")]
     Foreign,

@@ -1,9 +1,9 @@
 //! [`Folder`]: a store's folder, its format, its lock and its notes.
 
 use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
-use crate::error::OpenError;
-use crate::manifest::{MANIFEST, Manifest};
-use crate::notes::{NOTE, ROOM};
+use crate::error::{Lack, OpenError};
+use crate::manifest::{Listing, MANIFEST, Manifest};
+use crate::notes::{NOTE, ROOM, note_file};
 use crate::segment::number_of;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,20 @@ pub const FORMAT_VERSION: u32 = Format::Copy as u32;
 pub enum Format {
     /// A store that is written to: its segments come and go.
     Store = 1,
+    /// A copy as older programs wrote it: its manifest does not tell segments of the same length from each other.
+    CopyByLengths = 2,
     /// A backup, or the result of a merge, that nobody has written to yet: its manifest says what must be there. A format
     /// of its own, since the manifest may be what got lost, and since an older program would write beside it and leave it
     /// as it is.
-    Copy = 2,
+    Copy = 3,
 }
 
 /// A store's folder, locked as long as this lives.
 ///
 /// | file                 | content                                             |
 /// |----------------------|-----------------------------------------------------|
-/// | `FORMAT`             | `kumo store 1`; of a backup `kumo store 2`          |
-/// | `MANIFEST`           | of a backup: which files it has, and their lengths  |
+/// | `FORMAT`             | `kumo store 1`; of a backup `kumo store 3`          |
+/// | `MANIFEST`           | of a backup: its files, their lengths and salts     |
 /// | `LOCK`               | nothing; locked by the process that uses the folder |
 /// | `0000000001.segment` | records                                             |
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
@@ -39,6 +41,8 @@ pub enum Format {
 pub struct Folder {
     pub disk: Arc<dyn Disk>,
     pub path: PathBuf,
+    /// It was a copy when it was opened: whole, so that what does not read is damage and was not torn by a crash.
+    pub copy: bool,
     _lock: Lock,
     /// Notes are written one after the other. True: the disk knows which file has which note.
     pub noting: Mutex<bool>,
@@ -47,7 +51,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, makes it if need be (and may write), and tells whether it was made.
+    /// Opens the folder, makes it if need be (and may write), and tells whether it was made. What is there is not changed
+    /// before [`Folder::begin`].
     pub fn open(disk: Arc<dyn Disk>, path: &Path, access: Access) -> Result<(Folder, bool), OpenError> {
         let failed = |error| fault("open", path, &error);
         let empty = match disk.what(path).map_err(failed)? {
@@ -69,25 +74,55 @@ impl Folder {
         let Some(lock) = locked else { return Err(OpenError::Locked(path.into())) };
         // Whoever had the lock until now may have changed it.
         let format = Format::read(&*disk, path)?;
-        match format {
-            None => Format::Store.write(&*disk, path)?,
-            Some(Format::Copy) => Manifest::check(&*disk, path)?,
-            Some(Format::Store) => {}
-        }
-        if access == Access::Write {
-            release(&*disk, path)?;
+        let listing = match format {
+            None => {
+                Format::Store.write(&*disk, path)?;
+                None
+            }
+            Some(Format::Store) => None,
+            Some(Format::CopyByLengths) => Some(Listing::Lengths),
+            Some(Format::Copy) => Some(Listing::LengthsAndSalts),
+        };
+        if let Some(listing) = listing {
+            Manifest::check(&*disk, path, listing)?;
         }
         let folder = Folder {
             disk,
             path: path.into(),
+            copy: listing.is_some(),
             _lock: lock,
             noting: Mutex::new(false),
             roomless: Mutex::default(),
         };
-        if access == Access::Write {
-            folder.reserve();
+        if folder.copy {
+            folder.check_notes()?;
         }
         Ok((folder, format.is_none()))
+    }
+
+    /// Makes it a store that is written to, once all of it was read: a copy that is refused stays a copy.
+    pub fn begin(&self) -> Result<(), Fault> {
+        release(&*self.disk, &self.path)?;
+        self.tidy()?;
+        self.reserve();
+        Ok(())
+    }
+
+    /// The refusal of a copy in which a file does not read from there on.
+    pub fn damaged_at(&self, file: &str, offset: u64) -> OpenError {
+        let lack = Lack::DamagedAt { offset };
+        OpenError::Incomplete { path: self.path.clone(), file: file.into(), lack }
+    }
+
+    fn check_notes(&self) -> Result<(), OpenError> {
+        for name in self.notes()? {
+            match self.note(&name) {
+                Ok(_) => {}
+                Err(Fault::Damaged(_)) => return Err(self.damaged_at(&note_file(&name)?, 0)),
+                Err(fault @ (Fault::Full | Fault::Io(_))) => return Err(fault.into()),
+            }
+        }
+        Ok(())
     }
 
     pub fn names(&self) -> Result<Vec<String>, Fault> {
@@ -97,7 +132,7 @@ impl Folder {
     }
 
     /// Removes what a crash left half written.
-    pub fn tidy(&self) -> Result<(), Fault> {
+    fn tidy(&self) -> Result<(), Fault> {
         for name in self.names()?.iter().filter(|name| name.ends_with(UNFINISHED)) {
             let path = self.path.join(name);
             self.disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
@@ -125,7 +160,8 @@ impl Format {
         let number = line.and_then(|line| line.strip_prefix(FORMAT_LINE));
         match number.and_then(|number| number.parse().ok()) {
             Some(1) => Ok(Some(Format::Store)),
-            Some(2) => Ok(Some(Format::Copy)),
+            Some(2) => Ok(Some(Format::CopyByLengths)),
+            Some(3) => Ok(Some(Format::Copy)),
             Some(version) if version > FORMAT_VERSION => Err(OpenError::Newer { path: path.into(), version }),
             Some(_) | None => Err(OpenError::Foreign(path.into())),
         }
@@ -139,9 +175,9 @@ impl Format {
     }
 }
 
-/// Makes a store of a copy that was found whole, before any of its files changes. The format is on the disk before the
-/// manifest goes, so a crash leaves a whole copy or a store. A manifest beside the format of a store is left of a try
-/// that ended in between, perhaps since the disk failed: then the format is written again.
+/// Makes a store of a copy that was found whole, before any of its files changes: from here on an end may be torn. The
+/// format is on the disk before the manifest goes, so a crash leaves a whole copy or a store. A manifest beside the format
+/// of a store is left of a try that ended in between, perhaps since the disk failed: then the format is written again.
 fn release(disk: &dyn Disk, path: &Path) -> Result<(), Fault> {
     let manifest = path.join(MANIFEST);
     if disk.what(&manifest).map_err(|error| fault("open", &manifest, &error))? == What::Missing {

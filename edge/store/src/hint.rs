@@ -2,7 +2,7 @@
 
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault, read_whole};
 use crate::layout::{KEY_BYTES_MAX, LogKind, LogRecord, RECORD_BYTES};
-use crate::segment::{HEADER_BYTES, Segment, Step, Walk, hint_name};
+use crate::segment::{Segment, Step, Walk, hint_name};
 use kumo_cluster::{Clock, Fault, KeyHash, SpaceNumber, Stamp};
 use std::path::Path;
 
@@ -10,12 +10,15 @@ use std::path::Path;
 ///
 /// | offset | size | field                                                        |
 /// |--------|------|--------------------------------------------------------------|
-/// |      0 |    8 | magic, `kumohnt1`                                            |
+/// |      0 |    8 | magic, `kumohnt2`                                            |
 /// |      8 |    4 | number of the segment                                        |
-/// |     12 |    8 | bytes of the segment                                         |
-/// |     20 |      | for each version or marker: offset 4, k 2, d 4, hash 8, key k, |
+/// |     12 |    4 | salt of the segment                                          |
+/// |     16 |    8 | bytes of the segment                                         |
+/// |     24 |      | for each version or marker: offset 4, k 2, d 4, hash 8, key k, |
 /// |        |      | clock 8, expiry 4, space number 8, kind 1                    |
 /// |    end |    4 | CRC-32 of all above                                          |
+///
+/// `kumohnt1` had no salt, so that it could be another segment's of that name: it is not read, but written anew.
 pub struct Hint {
     bytes: Vec<u8>,
 }
@@ -102,15 +105,16 @@ impl Hint {
     }
 
     /// The hint of a segment, if there is one that can be trusted. Without it the segment itself is read.
-    pub fn read(disk: &dyn Disk, folder: &Path, number: u32, segment_bytes: u64) -> Option<Hint> {
-        let file = disk.open(&folder.join(hint_name(number)), Access::Read).ok()?;
+    pub fn read(disk: &dyn Disk, folder: &Path, segment: &Segment) -> Option<Hint> {
+        let file = disk.open(&folder.join(hint_name(segment.number)), Access::Read).ok()?;
         // A record's hint is smaller than the record.
-        let mut bytes = read_whole(&*file, segment_bytes + HEADER_BYTES + 4).ok()?;
+        let mut bytes = read_whole(&*file, segment.written() + PREFIX_BYTES as u64 + 4).ok()?;
         let (content, crc) = bytes.split_last_chunk::<4>()?;
         let right = crc32fast::hash(content) == u32::from_be_bytes(*crc)
             && content.len() >= PREFIX_BYTES
             && content[..8] == MAGIC[..]
-            && content[8..12] == number.to_be_bytes();
+            && content[8..12] == segment.number.to_be_bytes()
+            && content[12..16] == segment.salt.to_be_bytes();
         let length = content.len();
         bytes.truncate(length);
         right.then_some(Hint { bytes })
@@ -118,7 +122,7 @@ impl Hint {
 
     /// How long its segment was when it was closed.
     pub fn segment_bytes(&self) -> u64 {
-        u64::from_be_bytes(*self.bytes[12..].first_chunk().expect("checked when it was read"))
+        u64::from_be_bytes(*self.bytes[16..].first_chunk().expect("checked when it was read"))
     }
 
     pub fn records(&self) -> impl Iterator<Item = Seen<'_>> {
@@ -144,6 +148,7 @@ impl Writer<'_> {
         let end = segment.written();
         self.buffer.extend_from_slice(MAGIC);
         self.buffer.extend_from_slice(&segment.number.to_be_bytes());
+        self.buffer.extend_from_slice(&segment.salt.to_be_bytes());
         self.buffer.extend_from_slice(&end.to_be_bytes());
         let mut walk = Walk::new(segment, end);
         loop {
@@ -176,10 +181,10 @@ impl Writer<'_> {
     }
 }
 
-const MAGIC: &[u8; 8] = b"kumohnt1";
+const MAGIC: &[u8; 8] = b"kumohnt2";
 
 /// Before the first record.
-const PREFIX_BYTES: usize = 20;
+const PREFIX_BYTES: usize = 24;
 
 /// Written at once. Not more: allocators keep what they gave to a thread, the more the larger.
 const BUFFER_BYTES: usize = 56 << 10;

@@ -12,7 +12,8 @@
 //!
 //! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments that stay have hint files, with all
 //! but the data. The torn end of a segment is cut; it is told from damage by marks in the log that say how
-//! far the disk had it. Damage is named by file and offset, and the store is left as it is.
+//! far the disk had it. Damage is named by file and offset, and the store is left as it is. A backup was whole when it got
+//! its name: until a server makes a store of it, all that does not read in it is damage.
 //!
 //! **Compaction** appends what is current in a segment to the log again and then removes the segment. Because copies
 //! are appended under the same locks as puts, the order of the log is always the order of changes, and a crash at any

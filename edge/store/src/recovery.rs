@@ -49,6 +49,8 @@ pub struct Recovery<'a> {
     synced: (u32, u64),
     /// Segments without a seal and without a hint.
     open_ended: Vec<u32>,
+    /// The last one, if nothing is in it: made ahead, or its making was cut short.
+    spare: Option<u32>,
     suspects: Vec<Suspect>,
     opened: Opened,
 }
@@ -78,12 +80,15 @@ impl<'a> Recovery<'a> {
             segments: BTreeMap::new(),
             synced: (0, 0),
             open_ended: Vec::new(),
+            spare: None,
             suspects: Vec::new(),
             opened: Opened::default(),
         };
         recovery.read_all()?;
         recovery.judge()?;
         if access == Access::Write {
+            folder.begin()?;
+            recovery.drop_spare()?;
             recovery.make_ready()?;
         }
         for shard in shards.all() {
@@ -98,11 +103,13 @@ impl<'a> Recovery<'a> {
         let names = self.folder.names()?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name, SEGMENT)).collect();
         let hints: Vec<u32> = names.iter().filter_map(|name| number_of(name, HINT)).collect();
-        let disk = &self.folder.disk;
         for number in &numbers {
-            let opened = Segment::open(&**disk, &self.folder.path, *number, self.access)?;
+            let opened = Segment::open(&*self.folder.disk, &self.folder.path, *number, self.access)?;
             let last = Some(number) == numbers.last();
             let Some(segment) = opened else {
+                if self.folder.copy {
+                    return Err(self.folder.damaged_at(&segment_name(*number), 0));
+                }
                 if !last || hints.contains(number) {
                     let path = self.folder.path.join(segment_name(*number));
                     let text = format!("{}: damaged at offset 0: no header", path.display());
@@ -117,24 +124,16 @@ impl<'a> Recovery<'a> {
                 self.read_segment(&segment, last)?;
             }
         }
-        // The last one to be left alone: a spare that was made ahead, or one whose making was cut short.
-        if let Some(number) = numbers.last()
-            && self.segments.get(number).is_none_or(|segment| segment.written() == HEADER_BYTES)
-            && !hints.contains(number)
-            && self.access == Access::Write
-        {
-            self.segments.remove(number);
-            self.open_ended.retain(|open_ended| open_ended != number);
-            let path = self.folder.path.join(segment_name(*number));
-            disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
-        }
+        let last = numbers.last().filter(|number| !hints.contains(number));
+        let empty = |number: &&u32| self.segments.get(number).is_none_or(|one| one.written() == HEADER_BYTES);
+        self.spare = last.filter(empty).copied();
         Ok(())
     }
 
     /// False: there is no hint that can be trusted.
     fn read_hint(&mut self, segment: &Arc<Segment>) -> Result<bool, Fault> {
         let (disk, folder, number) = (&*self.folder.disk, &self.folder.path, segment.number);
-        let Some(hint) = Hint::read(disk, folder, number, segment.written()) else { return Ok(false) };
+        let Some(hint) = Hint::read(disk, folder, segment) else { return Ok(false) };
         if hint.segment_bytes() != segment.written() {
             let expected = format!("it should have {} bytes", hint.segment_bytes());
             return Err(segment.damage(segment.written().min(hint.segment_bytes()), &expected));
@@ -157,7 +156,7 @@ impl<'a> Recovery<'a> {
         Ok(true)
     }
 
-    fn read_segment(&mut self, segment: &Arc<Segment>, last: bool) -> Result<(), Fault> {
+    fn read_segment(&mut self, segment: &Arc<Segment>, last: bool) -> Result<(), OpenError> {
         let written = segment.written();
         let mut walk = Walk::new(segment, written);
         let mut sealed = None;
@@ -165,7 +164,7 @@ impl<'a> Recovery<'a> {
             match walk.step()? {
                 Step::Record { offset, record } => {
                     if let Some(offset) = sealed {
-                        return Err(segment.damage(offset, "a seal that is not at the end"));
+                        return Err(segment.damage(offset, "a seal that is not at the end").into());
                     }
                     match record.kind {
                         LogKind::Sealed => sealed = Some(offset),
@@ -179,13 +178,17 @@ impl<'a> Recovery<'a> {
                 Step::Bad { offset } => break Some(offset),
             }
         };
+        let endless = sealed.is_none() && !last;
+        if let Some(offset) = bad.or(endless.then_some(written)).filter(|_| self.folder.copy) {
+            return Err(self.folder.damaged_at(&segment_name(segment.number), offset));
+        }
         if let Some(offset) = bad {
             if sealed.is_some() {
-                return Err(segment.damage(offset, "bytes behind the seal"));
+                return Err(segment.damage(offset, "bytes behind the seal").into());
             }
             let suspect = self.suspect(segment, offset, written)?;
             self.suspects.push(suspect);
-        } else if sealed.is_none() && !last {
+        } else if endless {
             // Its end is missing, which only its marks can tell from an end that was never written.
             self.suspects.push(Suspect { number: segment.number, offset: written, bytes: 0, inside: false });
         }
@@ -256,15 +259,25 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> Result<(), Fault> {
+        let Some(number) = self.spare else { return Ok(()) };
+        self.segments.remove(&number);
+        self.open_ended.retain(|open_ended| *open_ended != number);
+        let path = self.folder.path.join(segment_name(number));
+        self.folder.disk.remove(&path).map_err(|error| fault("remove", &path, &error))
+    }
+
     /// Makes the files fit to go on: torn ends cut, all but the last sealed, one to append to.
     fn make_ready(&mut self) -> Result<(), Fault> {
         let last = self.segments.keys().next_back().copied();
+        // Several stores may be made of one copy: what each of them writes is in segments with salts of their own.
+        let active = last.filter(|last| !self.folder.copy && self.open_ended.contains(last));
         for number in &self.open_ended {
             let segment = &self.segments[number];
             let written = segment.written();
             let ready = || {
                 segment.file.truncate(written)?;
-                if Some(*number) != last {
+                if Some(*number) != active {
                     // First what was cut must be gone for good: it must not come back behind the seal.
                     segment.file.sync()?;
                     let mut seal = Vec::new();
@@ -279,7 +292,7 @@ impl<'a> Recovery<'a> {
         for segment in self.segments.values().filter(|segment| segment.synced() < segment.written()) {
             self.make_durable(segment)?;
         }
-        if last.is_none_or(|last| !self.open_ended.contains(&last)) {
+        if active.is_none() {
             let number = last.unwrap_or(0) + 1;
             let segment = Segment::create(&*self.folder.disk, &self.folder.path, number, 0)?;
             self.segments.insert(number, segment);

@@ -4,6 +4,7 @@ use crate::disk::{Access, Disk, DiskFile, fault};
 use crate::layout::{self, LogRecord, checksum, seed};
 use kumo_cluster::Fault;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,15 +91,12 @@ impl Segment {
         let failed = |error| fault("open", &path, &error);
         let file = disk.open(&path, access).map_err(failed)?;
         let bytes = file.bytes().map_err(failed)?;
-        let mut head = [0; HEADER_BYTES as usize];
-        let there = head.len().min(bytes as usize);
-        file.read_at(0, &mut head[..there]).map_err(failed)?;
-        let salt = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
-        if bytes >= HEADER_BYTES && head == header(number, salt) {
+        // The header is durable before a record is written, so a file without one has no records.
+        let Some(head) = read_head(&*file, bytes).map_err(failed)? else { return Ok(None) };
+        if let Some(salt) = salt_in(&head, number) {
             return Ok(Some(Segment::new(number, salt, path, file, bytes)));
         }
-        // The header is durable before a record is written, so a file without one has no records.
-        if bytes <= HEADER_BYTES && (bytes < HEADER_BYTES || head == [0; HEADER_BYTES as usize]) {
+        if bytes == HEADER_BYTES && head == [0; HEADER_BYTES as usize] {
             return Ok(None);
         }
         Err(Fault::Damaged(format!(
@@ -163,6 +161,27 @@ impl Segment {
     pub fn damage(&self, offset: u64, what: &str) -> Fault {
         Fault::Damaged(format!("{}: damaged at offset {offset}: {what}", self.path.display()))
     }
+}
+
+/// The salt of a segment, by which it is told from others of its name; none if the file does not begin as it should.
+pub fn read_salt(file: &dyn DiskFile, number: u32) -> io::Result<Option<u32>> {
+    let head = read_head(file, file.bytes()?)?;
+    Ok(head.and_then(|head| salt_in(&head, number)))
+}
+
+/// None: a file of so many bytes is too short to have one.
+fn read_head(file: &dyn DiskFile, bytes: u64) -> io::Result<Option<[u8; HEADER_BYTES as usize]>> {
+    let mut head = [0; HEADER_BYTES as usize];
+    if bytes < HEADER_BYTES {
+        return Ok(None);
+    }
+    file.read_at(0, &mut head)?;
+    Ok(Some(head))
+}
+
+fn salt_in(head: &[u8; HEADER_BYTES as usize], number: u32) -> Option<u32> {
+    let salt = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+    (*head == header(number, salt)).then_some(salt)
 }
 
 fn header(number: u32, salt: u32) -> [u8; HEADER_BYTES as usize] {

@@ -1,6 +1,6 @@
 //! Closed segments: what is kept of them, and what is not even read.
 
-use super::faulty::{Crash, FaultyDisk};
+use super::faulty::{Crash, FaultyDisk, Plan};
 use super::{PATH, content, key, open, record, tend};
 use crate::engine::Core;
 use crate::entry::Place;
@@ -185,6 +185,51 @@ fn a_needed_record_that_is_damaged_keeps_its_segment() {
     assert_eq!(core.get(key(3).hash, &key(3).key), Ok(Some(record(3, 20))));
 }
 
+/// However its closing is cut short, in the end it has no more space than bytes, and all of these.
+#[test]
+fn a_closed_segment_gives_back_the_space_behind_its_end() {
+    let filled = || {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        while closed(&core).len() < 3 {
+            let clock = disk.changes();
+            core.put(key(clock).hash, &key(clock).key, &record(clock, 300)).unwrap();
+            core.commit().unwrap();
+        }
+        (disk, core)
+    };
+    let assert_given_back = |disk: &FaultyDisk, core: &Core, context: &str| {
+        for number in closed(core) {
+            let bytes = disk.content(&segment(number)).len() as u64;
+            assert_eq!(disk.space(&segment(number)), bytes, "segment {number}: {context}");
+        }
+    };
+    let (disk, core) = filled();
+    let reserved =
+        |number: &u32| disk.space(&segment(*number)) > disk.content(&segment(*number)).len() as u64;
+    assert!(closed(&core).iter().all(reserved), "there is something to give back");
+    let before = disk.changes();
+    tend(&core);
+    assert_given_back(&disk, &core, "no crash");
+    let changes = disk.changes() - before;
+    for change in 1..=changes {
+        for crash in [Crash::Killed, Crash::PowerFailed, Crash::PowerFailedAnyhow(change)] {
+            let context = format!("change {change}, {crash:?}");
+            let (disk, core) = filled();
+            let model = content(&core);
+            disk.plan(Plan::CrashAt(disk.changes() + change));
+            assert!(core.tend(&mut |_| true).is_err(), "{context}");
+            drop(core);
+            disk.crash(crash);
+            let (core, opened) = open(&disk, Sync::Always).unwrap();
+            assert!(opened.cuts.is_empty(), "{context}");
+            assert_eq!(content(&core), model, "{context}");
+            tend(&core);
+            assert_given_back(&disk, &core, &context);
+        }
+    }
+}
+
 /// A hint that is whole and wrong: the index points where the record is not. Many small records are met on a walk, few
 /// large ones are looked for where the index says.
 #[test]
@@ -212,7 +257,7 @@ fn keep_misplaced(data_bytes: usize, offset: u32) {
     let mut content = disk.content(&hint);
     content.truncate(content.len() - 4);
     // Where the first record is.
-    content[20..24].copy_from_slice(&offset.to_be_bytes());
+    content[24..28].copy_from_slice(&offset.to_be_bytes());
     content.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
     disk.set_content(&hint, content);
     let (core, opened) = open(&disk, Sync::Always).unwrap();

@@ -4,8 +4,10 @@ use super::faulty::{Crash, FaultyDisk, Plan};
 use super::{Model, content, key, open, open_at, record, tend};
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
+use crate::layout::{checksum, length};
 use crate::merge::{Merged, merge_on};
 use crate::options::{Options, Sync};
+use crate::segment::HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,6 +101,186 @@ fn a_copy_with_a_segment_of_another_one_is_refused() {
     longer.push(0);
     copy.set_content(&first, longer);
     assert_refused(&copy, &format!("0000000001.segment has {} bytes, not {bytes}", bytes + 1));
+}
+
+/// Where the record is that the byte at this position belongs to.
+fn record_at(segment: &[u8], position: usize) -> usize {
+    let mut offset = HEADER_BYTES as usize;
+    loop {
+        let next = offset + length(&segment[offset..]).expect("a whole segment");
+        if position < next {
+            return offset;
+        }
+        offset = next;
+    }
+}
+
+/// The backup as older programs wrote it: with a manifest of nothing but lengths.
+fn as_of_format_2(disk: &FaultyDisk) {
+    let listed = segments(disk).into_iter().chain([file("space.note")]);
+    let lines = listed
+        .map(|path| format!("{} {}\n", path.file_name().unwrap().display(), disk.content(&path).len()))
+        .collect::<String>();
+    let crc = checksum(0, lines.as_bytes());
+    disk.set_content(&file("MANIFEST"), format!("{lines}crc32 {crc:08x}\n").into_bytes());
+    disk.set_content(&file("FORMAT"), b"kumo store 2\n".to_vec());
+}
+
+/// No crash tore it: a backup is whole when it gets its name.
+#[test]
+fn a_copy_with_a_damaged_end_is_refused() {
+    let (disk, _) = backed_up();
+    let old = disk.copy();
+    as_of_format_2(&old);
+    let all = segments(&disk).into_iter().rev();
+    for (path, disk) in all.flat_map(|path| [(path.clone(), &disk), (path, &old)]) {
+        let content = disk.content(&path);
+        let last = record_at(&content, content.len() - 1);
+        let name = path.file_name().unwrap().display();
+        for position in last..content.len() {
+            let copy = disk.copy();
+            // Read, since there is no hint.
+            let hint = path.with_extension("hint");
+            if copy.names().contains(&hint) {
+                copy.remove(&hint).unwrap();
+            }
+            let mut flipped = content.clone();
+            flipped[position] ^= 1 << (position % 8);
+            copy.set_content(&path, flipped);
+            assert_refused(&copy, &format!("{name} is damaged at offset {last}"));
+        }
+    }
+}
+
+#[test]
+fn a_copy_with_any_byte_of_its_last_segment_damaged_is_refused() {
+    let (disk, _) = backed_up();
+    let path = segments(&disk).pop().unwrap();
+    let (content, name) = (disk.content(&path), path.file_name().unwrap().display());
+    for position in 0..content.len() {
+        let copy = disk.copy();
+        let mut flipped = content.clone();
+        flipped[position] ^= 1 << (position % 8);
+        copy.set_content(&path, flipped);
+        let in_header = (position as u64) < HEADER_BYTES;
+        let offset = if in_header { 0 } else { record_at(&content, position) };
+        assert_refused(&copy, &format!("{name} is damaged at offset {offset}"));
+    }
+    let copy = disk.copy();
+    copy.set_content(&path, vec![0; content.len()]);
+    assert_refused(&copy, &format!("{name} is damaged at offset 0"));
+}
+
+#[test]
+fn a_copy_with_a_damaged_note_is_refused() {
+    let (disk, _) = backed_up();
+    let mut content = disk.content(&file("space.note"));
+    content[9] ^= 1;
+    disk.set_content(&file("space.note"), content);
+    assert_refused(&disk, "space.note is damaged at offset 0");
+}
+
+/// Where a crash can tear it again, a manifest that its removal left behind says nothing.
+#[test]
+fn a_store_made_of_a_copy_may_have_a_torn_end() {
+    let (whole, mut model) = backed_up();
+    for manifest_left in [false, true] {
+        let disk = whole.copy();
+        let (core, _) = open_at(&disk, BACKUP, Sync::None).unwrap();
+        for clock in [5000, 5001] {
+            core.put(key(clock).hash, &key(clock).key, &record(clock, 50)).unwrap();
+        }
+        model.insert(key(5000), record(5000, 50));
+        core.flush().unwrap();
+        disk.crash(Crash::Killed);
+        drop(core);
+        let active = segments(&disk).pop().unwrap();
+        let mut torn = disk.content(&active);
+        *torn.last_mut().unwrap() ^= 1;
+        disk.set_content(&active, torn.clone());
+        if manifest_left {
+            disk.set_content(&file("MANIFEST"), whole.content(&file("MANIFEST")));
+        }
+        let merged = merge(&disk, "/merged", BACKUP).unwrap();
+        let (core, opened) = open_at(&disk, BACKUP, Sync::None).unwrap();
+        let [cut] = &opened.cuts[..] else { panic!("{opened:?}") };
+        let last = record_at(&torn, torn.len() - 1);
+        assert_eq!((&cut.file, cut.offset), (&active, last as u64));
+        assert_eq!(merged.sources[0].torn_bytes, cut.bytes);
+        assert_eq!(content(&core), model);
+        assert!(!disk.names().contains(&file("MANIFEST")));
+    }
+}
+
+/// Which a store would remove when it is opened.
+#[test]
+fn a_refused_copy_keeps_its_empty_last_segment() {
+    let (disk, _) = backed_up();
+    disk.rename(Path::new(BACKUP), Path::new("/first")).unwrap();
+    let (core, _) = open_at(&disk, "/first", Sync::Always).unwrap();
+    core.backup(Path::new(BACKUP), &[]).unwrap();
+    let [.., path, empty] = &segments(&disk)[..] else { panic!("{:?}", segments(&disk)) };
+    assert_eq!(disk.content(empty).len() as u64, HEADER_BYTES);
+    let mut content = disk.content(path);
+    let last = record_at(&content, content.len() - 1);
+    content[last] ^= 1;
+    disk.set_content(path, content);
+    assert_refused(&disk, &format!("{} is damaged at offset {last}", path.file_name().unwrap().display()));
+}
+
+#[test]
+fn a_copy_of_nothing_is_whole() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    core.backup(Path::new(BACKUP), &[]).unwrap();
+    let copy = disk.copy();
+    copy.set_content(&file("0000000001.segment"), vec![0; HEADER_BYTES as usize]);
+    assert_refused(&copy, "0000000001.segment is damaged at offset 0");
+    merge(&disk, "/merged", BACKUP).unwrap();
+    let (core, opened) = open_at(&disk, BACKUP, Sync::Always).unwrap();
+    assert!(opened.cuts.is_empty() && content(&core).is_empty());
+    core.put(key(1).hash, &key(1).key, &record(1, 10)).unwrap();
+    core.commit().unwrap();
+    drop(core);
+    let (core, _) = open_at(&disk, BACKUP, Sync::Always).unwrap();
+    assert_eq!(content(&core), Model::from([(key(1), record(1, 10))]));
+}
+
+#[test]
+fn a_copy_with_a_segment_of_another_store_of_the_same_length_is_refused() {
+    let ((disk, _), (other, _)) = (backed_up(), backed_up());
+    for path in segments(&disk) {
+        assert_eq!(disk.content(&path).len(), other.content(&path).len());
+        let copy = disk.copy();
+        copy.set_content(&path, other.content(&path));
+        assert_refused(&copy, &format!("{} does not belong to it", path.file_name().unwrap().display()));
+    }
+    disk.set_content(&file("MANIFEST"), other.content(&file("MANIFEST")));
+    assert_refused(&disk, "0000000001.segment does not belong to it");
+}
+
+/// As older programs wrote it.
+#[test]
+fn a_copy_whose_manifest_has_lengths_only_is_opened() {
+    let (disk, model) = backed_up();
+    let salted = disk.content(&file("MANIFEST"));
+    as_of_format_2(&disk);
+    let copy = disk.copy();
+    copy.remove(&file("0000000002.segment")).unwrap();
+    assert_refused(&copy, "0000000002.segment is missing");
+    // Neither format takes the other one's manifest.
+    let copy = disk.copy();
+    copy.set_content(&file("FORMAT"), b"kumo store 3\n".to_vec());
+    assert_refused(&copy, "MANIFEST is damaged");
+    let copy = disk.copy();
+    copy.set_content(&file("MANIFEST"), salted);
+    assert_refused(&copy, "MANIFEST is damaged");
+    merge(&disk, "/merged", BACKUP).unwrap();
+    for path in ["/merged", BACKUP] {
+        let (core, _) = open_at(&disk, path, Sync::None).unwrap();
+        assert_eq!(content(&core), model);
+    }
+    assert_eq!(disk.content(&file("FORMAT")), b"kumo store 1\n");
 }
 
 #[test]

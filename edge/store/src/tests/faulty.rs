@@ -152,6 +152,12 @@ impl FaultyDisk {
         state.files[number] = Content { durable: bytes.clone(), bytes, ..Content::default() };
     }
 
+    /// What a file takes on the disk, with what is reserved behind its end.
+    pub fn space(&self, path: &Path) -> u64 {
+        let state = self.state();
+        state.files[state.names[path]].space()
+    }
+
     /// Space that was reserved is not there after all.
     pub fn forget_reservation(&self, path: &Path) {
         let mut state = self.state();

@@ -1,8 +1,10 @@
 //! On a real file system: formats, locks, threads.
 
 use super::{key, record};
+use crate::segment::segment_name;
 use crate::{Engine, OpenError, Options, Sync, merge};
-use kumo_cluster::{KeyHash, Store};
+use kumo_cluster::{KeyHash, Record, Store};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::Duration;
@@ -55,7 +57,7 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     assert_eq!(refused(&folder), format!("{}: not a kumo store", folder.display()));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     for (format, text) in [
-        ("kumo store 3\n", "store format 3, this program knows 2"),
+        ("kumo store 4\n", "store format 4, this program knows 3"),
         ("kumo store 0\n", "not a kumo store"),
         ("kumo store 1", "not a kumo store"),
         ("kumo log 1\n", "not a kumo store"),
@@ -185,6 +187,31 @@ fn garbage_goes_away_by_itself() {
         std::thread::park_timeout(Duration::from_millis(10));
     }
     assert_eq!(engine.trouble(), None);
+}
+
+/// The file system is told so that it understands: the length of the file does not change by it.
+#[test]
+fn a_closed_segment_takes_no_more_of_the_disk_than_its_bytes() {
+    const LARGE_BYTES: usize = 1 << 20;
+    // A block, and what the file system notes of the file itself.
+    const SLACK_BYTES: u64 = 128 << 10;
+    let scratch = Scratch::new("space");
+    let path = scratch.path("store");
+    let options = Options { segment_bytes: 4 << 20, ..Options::default() };
+    let (engine, _) = Engine::open(&path, options).unwrap();
+    // Three fit into a segment, and nearly another one would.
+    for number in 0..10 {
+        let large = Record { data: vec![1; LARGE_BYTES].into(), ..record(1, 0) };
+        engine.put(key(number).hash, &key(number).key, &large).unwrap();
+    }
+    // Which ends its closing.
+    drop(engine);
+    for number in 1..=3 {
+        let segment = std::fs::metadata(path.join(segment_name(number))).unwrap();
+        let (bytes, taken) = (segment.len(), segment.blocks() * 512);
+        assert!(bytes > 3 * LARGE_BYTES as u64, "{bytes}");
+        assert!(taken < bytes + SLACK_BYTES, "segment {number} of {bytes} bytes takes {taken}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod damage;
 mod faulty;
 mod files;
 mod full;
+mod hints;
 mod model;
 mod properties;
 
