@@ -13,7 +13,7 @@ use kumo_paxos::Time;
 impl Gateway {
     pub(super) fn call(&mut self, now: Time, mut call: Call, effects: &mut Vec<GatewayEffect>) {
         let bytes = call.bytes();
-        if self.is_busy(bytes) {
+        if self.is_busy() {
             let error = GatewayError::Busy;
             effects.push(GatewayEffect::Done { ticket: call.ticket, result: Err(error) });
             // Who wants no reply hears of it nowhere else.
@@ -140,12 +140,13 @@ impl Gateway {
         self.close(slot, Err(error), effects);
     }
 
-    fn is_busy(&self, bytes: usize) -> bool {
+    /// The last one taken may exceed the bytes: a value larger than a worker's share would wait for a moment without calls.
+    fn is_busy(&self) -> bool {
         let places = self.id().is_some() && self.route.is_some();
         self.slots.len() >= self.limits.calls
             || self.window.span() >= self.limits.span
             || (!places && self.slots.waiting(Wait::Place) >= UNPLACED_MAX)
-            || (self.bytes > 0 && self.bytes.saturating_add(bytes) > self.limits.bytes)
+            || (self.bytes > 0 && self.bytes >= self.limits.bytes)
     }
 
     fn is_asked(&self, slot: u32, server: ServerId) -> bool {

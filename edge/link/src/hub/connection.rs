@@ -101,8 +101,8 @@ impl Connection {
         }
     }
 
-    /// Dials on, or reads what is there. An error is the end.
-    pub fn advance(&mut self) -> Result<Option<Advance>, String> {
+    /// Dials on, or reads what is there, only little of it if memory is short. An error is the end.
+    pub fn advance(&mut self, short: bool) -> Result<Option<Advance>, String> {
         let mut context = Context::from_waker(&self.waker);
         match &mut self.socket {
             Socket::Dialling(dialling) => match dialling.as_mut().poll(&mut context) {
@@ -117,11 +117,11 @@ impl Connection {
                     Ok(Some(Advance::Dialled))
                 }
             },
-            Socket::Open(_) => self.read(),
+            Socket::Open(_) => self.read(if short { SHORT_BYTES_PER_TURN } else { BYTES_PER_TURN }),
         }
     }
 
-    fn read(&mut self) -> Result<Option<Advance>, String> {
+    fn read(&mut self, bytes_max: usize) -> Result<Option<Advance>, String> {
         let Socket::Open(stream) = &mut self.socket else { return Ok(None) };
         if self.stage == Stage::Leaving || self.paused {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Connection {
             self.inbox = BytesMut::new();
             return Ok(None);
         }
-        while self.inbox.len() - before < BYTES_PER_TURN {
+        while self.inbox.len() - before < bytes_max {
             if self.inbox.capacity() - self.inbox.len() < SPARE_BYTES_MIN {
                 self.inbox.reserve(READ_BYTES);
             }
@@ -225,6 +225,9 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// Bytes taken from one connection before the others have their turn.
 const BYTES_PER_TURN: usize = 256 * 1024;
+
+/// The same from a client while memory is short: as much as each may have sent then.
+const SHORT_BYTES_PER_TURN: usize = 64 * 1024;
 
 /// Room made for a read when less than [`SPARE_BYTES_MIN`] is left. Enough for a hundred small requests.
 const READ_BYTES: usize = 32 * 1024;

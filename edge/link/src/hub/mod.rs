@@ -47,6 +47,8 @@ pub struct Hub {
     /// How often a client may be seen to have taken nothing of it when it is more.
     looks_max: u32,
     cut_after: Time,
+    /// There is no memory for what clients send.
+    short: bool,
 }
 
 /// A connection's number is its slot and how often that slot was used, so it is never used again.
@@ -87,6 +89,7 @@ impl Hub {
             left_max: usize::MAX,
             looks_max: u32::MAX,
             cut_after: Time::default(),
+            short: false,
         }
     }
 
@@ -104,6 +107,20 @@ impl Hub {
     /// Clients leave more than that unread.
     pub fn is_crowded(&self) -> bool {
         self.left > self.left_max
+    }
+
+    /// Whether there is no memory left for what clients send: then little of it is read in a turn.
+    pub fn short(&mut self, short: bool) {
+        self.short = short;
+    }
+
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// It has taken nothing of its answers for as long as [`bound_left`](Hub::bound_left) says, in which there was no memory.
+    pub fn is_stuck(&self, id: ConnectionId) -> bool {
+        self.get(id).is_some_and(|connection| connection.stuck_looks > self.looks_max)
     }
 
     /// No more connections are taken in.
@@ -139,11 +156,17 @@ impl Hub {
         self.accept(context, happened);
         let mut woken = std::mem::take(&mut self.woken);
         self.ready.take(&mut woken);
+        let mut read_bytes = 0;
         for token in woken.drain(..) {
             let Token::Arrival(id) = token else { continue };
+            let short = self.short || read_bytes >= CLIENTS_BYTES_PER_TURN;
             let Some(connection) = self.get_mut(id) else { continue };
             connection.signal.seen();
-            let advanced = connection.advance();
+            let before = connection.inbox.len();
+            let advanced = connection.advance(short && connection.client);
+            if connection.client {
+                read_bytes += connection.inbox.len().saturating_sub(before);
+            }
             let output = connection.has_output();
             match advanced {
                 Ok(Some(stage)) => happened.push_back(match stage {
@@ -296,12 +319,13 @@ impl Hub {
             }
         }
         self.dirty = dirty;
-        if self.is_crowded() {
+        if self.is_crowded() || self.short {
             self.cut_stuck(clock::now(), happened);
         }
     }
 
-    /// Cuts off clients that have taken nothing for long, the longest first, until there is room.
+    /// Looks for clients that have taken nothing for long, and cuts off those that have not for the longest until there is
+    /// room for answers.
     fn cut_stuck(&mut self, now: Time, happened: &mut VecDeque<Happening>) {
         if now < self.cut_after {
             return;
@@ -375,6 +399,10 @@ fn number(uses: u32, index: u32) -> ConnectionId {
 /// What the kernel takes for a client that does not read, doubled for its own needs. By itself it takes megabytes, and all
 /// that a host has for all connections when a thousand clients are so: then nobody is served.
 const CLIENT_SEND_BYTES: usize = 256 * 1024;
+
+/// Bytes taken from all clients in a turn beyond which little is taken from each: what they may send is bounded by who looks
+/// at it after the turn.
+const CLIENTS_BYTES_PER_TURN: usize = 16 * 1024 * 1024;
 
 /// Between two looks for such clients.
 const CUT_PAUSE_MICROS: u64 = 1_000_000;

@@ -2,14 +2,17 @@
 
 use super::clients::{KEYS_MAX, Ticket};
 use super::request::{Entry, Part};
-use bytes::Bytes;
+use super::room::Share;
+use bytes::{Bytes, BytesMut};
 use kumo_cluster::Operation;
-use kumo_wire::memcache::{Command, Decoder, Keys, Request};
+use kumo_wire::memcache::{Command, Decoded, Decoder, Keys, Request};
 use std::collections::{BTreeMap, VecDeque};
 
 /// One memcached connection.
 pub struct Client {
     pub decoder: Decoder,
+    /// What it has of the memory for requests.
+    pub share: Share,
     /// Requests that have no whole answer yet, or stand behind one, in order.
     pub entries: VecDeque<Entry>,
     /// Requests that were answered before the first of `entries`.
@@ -48,6 +51,7 @@ impl Client {
     pub fn new(decoder: Decoder) -> Client {
         Client {
             decoder,
+            share: Share::default(),
             entries: VecDeque::new(),
             answered: 0,
             under_way: BTreeMap::new(),
@@ -63,6 +67,38 @@ impl Client {
             ending: false,
             paused: false,
         }
+    }
+
+    /// The next request that has arrived.
+    pub fn decode(&mut self, inbox: &mut BytesMut) -> Decoded {
+        let before = inbox.len();
+        let decoded = self.decoder.next(inbox);
+        if !matches!(decoded, Decoded::More(_)) {
+            self.share.decoded(before - inbox.len());
+        }
+        decoded
+    }
+
+    /// The request that was decoded last is taken.
+    pub fn push(&mut self, mut entry: Entry) {
+        entry.weigh(&mut self.share);
+        self.entries.push_back(entry);
+    }
+
+    /// The first is answered.
+    pub fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.answered += 1;
+        self.share.taken -= entry.weight();
+        Some(entry)
+    }
+
+    /// What of its requests, so many bytes of which were not decoded yet, and of values behind them is in memory, or will
+    /// be: but what it waits for room for.
+    pub fn sent(&self, here: usize) -> usize {
+        let held = if self.held.is_some() { self.share.decoded } else { 0 };
+        let coming = if self.share.waits { 0 } else { here.max(self.share.promised) + held };
+        self.share.taken + self.unwritten + coming
     }
 
     /// Requests it may have under way: fewer when their answers are long.

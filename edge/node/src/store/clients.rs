@@ -1,10 +1,13 @@
 //! [`Clients`]: the memcached connections of a gateway's worker. Requests become calls of the core; answers go back in the
 //! order of the requests, whatever order they came in.
 
+mod waiting;
+
 use super::budget::{Budget, Grant, Round, Verdict};
 use super::client::Client;
 use super::gateway::Shared;
 use super::request::{Entry, Part};
+use super::room::Room;
 use super::stats::PROTOCOL_VERSION;
 use crate::clock;
 use crate::hub::Hub;
@@ -37,6 +40,8 @@ pub struct Clients {
     crowded: bool,
     /// For the answers under way.
     budget: Budget,
+    /// For the requests.
+    room: Room,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
     /// Calls of the request that is being read; empty between two of them.
@@ -71,6 +76,7 @@ impl Clients {
             stalled: VecDeque::new(),
             crowded: false,
             budget: Budget::new(UNKNOWN_BYTES_MAX / shared.config.workers),
+            room: Room::new(SENT_BYTES_MAX / shared.config.workers),
             shared,
             metrics,
             stopwatch: Stopwatch::new(),
@@ -98,6 +104,7 @@ impl Clients {
     /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
     pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.room.leave(id, &client.share);
         if client.stalled {
             self.stalled.retain(|stalled| *stalled != id);
         }
@@ -122,12 +129,13 @@ impl Clients {
     pub fn deadline(&self) -> Option<Time> {
         // Who waits for memory may be spared some once the calls that hold it are slow.
         let spared = self.crowded.then(|| self.budget.next_period());
-        [self.delayed.map(|(at, _)| at), spared].into_iter().flatten().min()
+        [self.delayed.map(|(at, _)| at), spared, self.room.next_look()].into_iter().flatten().min()
     }
 
     /// Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
+        self.let_in(now, hub, inputs);
         self.issue_stalled(hub, inputs);
         // Behind the one that is answered the next may have come to its turn.
         while let Some(ticket) = self.told_early.pop() {
@@ -158,31 +166,40 @@ impl Clients {
                 self.write(id, hub);
                 let Some(client) = self.clients.get_mut(&id) else { return };
                 if !client.may_ask() {
-                    client.paused = true;
-                    hub.pause(id, true);
+                    pause(id, client, hub);
                     return;
                 }
                 continue;
             }
             let next = match client.held.take() {
                 Some(request) => Decoded::Request(request),
-                None => client.decoder.next(inbox),
+                None => client.decode(inbox),
             };
             match next {
-                Decoded::More(bytes) => {
+                Decoded::More(bytes) if self.room.promise(&mut client.share, inbox.len(), bytes) => {
                     inbox.reserve(bytes.min(RESERVE_BYTES_MAX));
+                    break;
+                }
+                Decoded::More(_) => {
+                    self.room.wait(id, &mut client.share);
+                    pause(id, client, hub);
                     break;
                 }
                 Decoded::Request(request) if client.must_wait(&request) => {
                     client.held = Some(request);
-                    client.paused = true;
-                    hub.pause(id, true);
+                    pause(id, client, hub);
+                    break;
+                }
+                Decoded::Request(request) if !self.room.admits(&mut client.share, || calls(&request)) => {
+                    client.held = Some(request);
+                    self.room.wait(id, &mut client.share);
+                    pause(id, client, hub);
                     break;
                 }
                 Decoded::Request(request) => self.request(now, id, request, inputs),
                 Decoded::Bad(Bad { reply, close }) => {
                     client.ending |= close;
-                    client.entries.push_back(Entry::said(reply));
+                    client.push(Entry::said(reply));
                 }
             }
         }
@@ -192,7 +209,7 @@ impl Clients {
 
     /// Somebody who waited can go on: what it was sent has been taken since, or there is memory; or it can be answered.
     pub fn has_more(&self, hub: &Hub) -> bool {
-        if !self.told_early.is_empty() {
+        if !self.told_early.is_empty() || self.room.has_turns() {
             return true;
         }
         let mut round = Round::new(false);
@@ -303,27 +320,27 @@ impl Clients {
         match command {
             Command::Quit => {
                 client.ending = true;
-                client.entries.push_back(Entry::told(answer, &Outcome::Ok));
+                client.push(Entry::told(answer, &Outcome::Ok));
             }
             Command::Version => {
-                client.entries.push_back(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
+                client.push(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
             }
-            Command::Verbosity | Command::Noop => client.entries.push_back(Entry::told(answer, &Outcome::Ok)),
+            Command::Verbosity | Command::Noop => client.push(Entry::told(answer, &Outcome::Ok)),
             Command::Sasl(sasl) => {
                 let users = self.shared.config.credentials.as_deref();
                 let known =
                     |user: &[u8], password: &[u8]| users.is_some_and(|users| users.has(user, password));
                 let outcome = client.decoder.login(&sasl, known);
                 self.metrics.logged_in(&sasl, &outcome);
-                client.entries.push_back(Entry::told(answer, &outcome));
+                client.push(Entry::told(answer, &outcome));
             }
             Command::FlushAll { .. } if !self.shared.config.allow_flush => {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);
-                client.entries.push_back(Entry::told(answer, &refused));
+                client.push(Entry::told(answer, &refused));
             }
             Command::FlushAll { delay } => {
                 self.metrics.flushes.add(1);
-                client.entries.push_back(Entry::flush(answer));
+                client.push(Entry::flush(answer));
                 client.flushing = true;
                 let ticket = self.ticket(Ticket { client: Some(id), entry, ..Ticket::default() });
                 let seconds = clock::wall().0 / 1000;
@@ -332,11 +349,11 @@ impl Clients {
             }
             Command::Stats { argument } => {
                 let said = self.shared.stats.report(&argument, &answer, now);
-                client.entries.push_back(Entry::said(said));
+                client.push(Entry::said(said));
             }
             Command::Get { keys, .. } if keys.iter().nth(KEYS_MAX).is_some() => {
                 let text = format!("too many keys in one line, at most {KEYS_MAX}");
-                client.entries.push_back(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
+                client.push(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
             }
             command @ (Command::Get { .. }
             | Command::Store { .. }
@@ -344,7 +361,7 @@ impl Clients {
             | Command::Arithmetic { .. }
             | Command::Touch { .. }
             | Command::Describe { .. }) => {
-                client.entries.push_back(Entry::of(answer, command, &mut self.parts));
+                client.push(Entry::of(answer, command, &mut self.parts));
                 for (number, part) in self.parts.drain(..).enumerate() {
                     let writes = part.operation != Operation::Get;
                     client.begin(&part.key, writes);
@@ -460,8 +477,9 @@ impl Clients {
         client.unwritten -= entry.held();
         entry.answer(part as usize, result, at == 0);
         client.unwritten += entry.held();
-        if at == 0 {
-            self.write(id, hub);
+        match at {
+            0 => self.write(id, hub),
+            _behind => count(id, client, &mut self.room, hub),
         }
         self.issue(id, hub, inputs);
         self.resume(now, id, hub, inputs);
@@ -481,15 +499,17 @@ impl Clients {
                     client.unwritten += entry.held();
                     break;
                 }
-                let Some(entry) = client.entries.pop_front() else { break };
-                client.answered += 1;
+                let Some(entry) = client.pop() else { break };
                 entry.write(outbox);
             }
         }
         if client.ending && client.entries.is_empty() {
+            self.room.leave(id, &client.share);
             self.clients.remove(&id);
             hub.leave(id);
+            return hub.short(self.room.is_short());
         }
+        count(id, client, &mut self.room, hub);
     }
 
     fn resume(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
@@ -497,7 +517,8 @@ impl Clients {
         else {
             return;
         };
-        if !client.held.as_ref().is_some_and(|request| client.must_wait(request)) {
+        let must_wait = client.held.as_ref().is_some_and(|request| client.must_wait(request));
+        if !must_wait && self.room.frees(id, &mut client.share) {
             client.paused = false;
             hub.pause(id, false);
             self.read(now, id, hub, inputs);
@@ -505,9 +526,23 @@ impl Clients {
     }
 }
 
+/// Nothing more is read from it.
+fn pause(id: ConnectionId, client: &mut Client, hub: &mut Hub) {
+    client.paused = true;
+    hub.pause(id, true);
+}
+
+/// What it holds has changed.
+fn count(id: ConnectionId, client: &mut Client, room: &mut Room, hub: &mut Hub) {
+    let held = client.sent(hub.inbox(id).map_or(0, |inbox| inbox.len()));
+    room.count(&mut client.share, held);
+    hub.short(room.is_short());
+}
+
 /// A call of the client's may be under way.
 fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
-    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX || client.unwritten > UNWRITTEN_BYTES_MAX {
+    let unwritten_max = if hub.is_short() { 0 } else { UNWRITTEN_BYTES_MAX };
+    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX || client.unwritten > unwritten_max {
         return false;
     }
     // Who has not read all may not read what is on its way either.
@@ -518,12 +553,24 @@ fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
     }
 }
 
+/// What a request becomes.
+fn calls(request: &Request) -> usize {
+    match &request.command {
+        Command::Get { keys, .. } => keys.iter().take(KEYS_MAX).count(),
+        _at_most_one => 1,
+    }
+}
+
 /// Keys of one line. Each costs some hundred bytes until it is answered; clients that fetch many send several lines.
 pub const KEYS_MAX: usize = 16_384;
 
 /// Answers under way over a whole gateway, whose sizes nobody knows before they come: each is taken for what its client
 /// read and wrote lately. Without it, clients that ask for large values at once fill the memory.
 const UNKNOWN_BYTES_MAX: usize = 48 * 1024 * 1024;
+
+/// What clients of a whole gateway have sent and were not answered, beyond what each has free. Half of what the cores let
+/// be under way, so that what there is room for is not refused there.
+const SENT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Calls of one client before the next one has its turn, and what their answers may be taken for; the last may exceed it.
 const CALLS_PER_TURN: usize = 16;

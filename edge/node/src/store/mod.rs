@@ -16,6 +16,7 @@ mod notes;
 mod relay;
 mod report;
 mod request;
+mod room;
 mod server;
 mod stats;
 mod talk;

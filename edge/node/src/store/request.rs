@@ -1,5 +1,6 @@
 //! [`Entry`]: one memcached request on its way: the calls it became, and how it is answered.
 
+use super::room::Share;
 use bytes::{Bytes, BytesMut};
 use kumo_cluster::{Answer, GatewayError, Initial, Operation, Refusal, Reply};
 use kumo_wire::SHARED_BYTES_MAX;
@@ -13,6 +14,8 @@ pub struct Entry {
     open: usize,
     /// Bytes of the values that came and are neither told nor dropped.
     held: usize,
+    /// What it takes of its client's share.
+    weight: usize,
 }
 
 enum How {
@@ -100,7 +103,7 @@ impl Part {
 impl Entry {
     /// Answered already, in these bytes.
     pub fn said(bytes: Bytes) -> Entry {
-        Entry { how: How::Said(bytes), open: 0, held: 0 }
+        Entry { how: How::Said(bytes), open: 0, held: 0, weight: 0 }
     }
 
     /// Answered already.
@@ -120,11 +123,16 @@ impl Entry {
                 };
                 parts.extend(keys.iter().map(|key| Part { key, operation: operation.clone() }));
                 let (keys, open) = (Asked::of(parts), parts.len());
-                return Entry { how: How::Get { answer, keys, written: 0, end: open }, open, held: 0 };
+                return Entry {
+                    how: How::Get { answer, keys, written: 0, end: open },
+                    open,
+                    held: 0,
+                    weight: 0,
+                };
             }
             Command::Describe { key } => {
                 parts.push(Part { key, operation: Operation::Get });
-                return Entry { how: How::Describe { answer, found: None }, open: 1, held: 0 };
+                return Entry { how: How::Describe { answer, found: None }, open: 1, held: 0, weight: 0 };
             }
             Command::Store { mode, key, flags, expiry, cas, value } => {
                 (Verb::Store, Part { key, operation: store(mode, flags, expiry.0, cas, value) })
@@ -155,11 +163,24 @@ impl Entry {
             | Command::Sasl(_) => unreachable!("not about keys"),
         };
         parts.push(part);
-        Entry { how: How::Write { answer, verb, found: None }, open: 1, held: 0 }
+        Entry { how: How::Write { answer, verb, found: None }, open: 1, held: 0, weight: 0 }
+    }
+
+    /// Its client has it from now on.
+    pub fn weigh(&mut self, share: &mut Share) {
+        self.weight = match &self.how {
+            How::Said(bytes) => share.take(0, bytes.len()),
+            How::Get { keys, .. } => share.take(keys.as_slice().len(), 0),
+            How::Describe { .. } | How::Write { .. } => share.take(1, 0),
+        };
+    }
+
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     pub fn flush(answer: memcache::Answer) -> Entry {
-        Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1, held: 0 }
+        Entry { how: How::Write { answer, verb: Verb::Flush, found: None }, open: 1, held: 0, weight: 0 }
     }
 
     /// Some of it can be told.

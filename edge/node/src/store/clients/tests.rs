@@ -11,6 +11,8 @@ use std::net::{TcpListener, TcpStream};
 use std::task::Poll;
 use std::time::Duration;
 
+mod room;
+
 /// A worker's clients and sockets, and the calls that nobody answered yet.
 struct Desk {
     clients: Clients,
