@@ -7,7 +7,8 @@ pub struct Limits {
     /// Frames behind one that the other has and that cannot be committed, before it is sent again under a new number. Well
     /// above what is on its way when all goes well.
     pub held_max: usize,
-    /// Frames sent again at once on a link that is new; as many follow with every tick.
+    /// Frames that were sent again on a link and are not answered; large ones count as several. The rest follows as they
+    /// are. Far less than a link takes at once: one that is cut for that would be cut again and again.
     pub resent_max: usize,
     /// Requests that wait behind one key. Beyond it they are told to ask again.
     pub queued_max: usize,
@@ -31,6 +32,13 @@ pub struct Limits {
     pub changed_max: usize,
 }
 
+impl Limits {
+    /// The same in bytes. One frame goes whatever its size.
+    pub fn resent_bytes_max(&self) -> usize {
+        self.resent_max.saturating_mul(RESENT_BYTES)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -49,3 +57,6 @@ impl Default for Limits {
         }
     }
 }
+
+/// A frame that is sent again counts as one up to this size: with the default, they are 16 MiB together.
+pub(crate) const RESENT_BYTES: usize = 16 << 10;

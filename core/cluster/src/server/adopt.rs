@@ -16,6 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 impl<S: Store> Server<S> {
+    /// The space that another server is in.
+    pub(super) fn adopt_from(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        space: Space,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let known = self.world.as_ref().is_some_and(|world| world.number() == space.number);
+        self.adopt(now, space, effects);
+        if known {
+            self.settle_soon(now, from);
+        }
+    }
+
     pub(super) fn adopt(&mut self, now: Time, space: Space, effects: &mut Vec<ServerEffect>) {
         if self.settings.cluster.is_some_and(|cluster| cluster != space.cluster) {
             // Its managers may have lost their memory: the operator has to know, once.

@@ -3,6 +3,7 @@
 
 use super::Server;
 use super::catching::digest;
+use super::link::brought_micros;
 use super::pace::work_of;
 use super::pendings::Pending;
 use super::world::State;
@@ -55,6 +56,33 @@ struct Bucket {
     ids: Option<Passed>,
     /// What bringing it was counted as.
     work: u64,
+    /// What of it is on its way: of one that is compared first, nothing.
+    bytes: u64,
+}
+
+/// Buckets that were asked or sent and are waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    buckets: usize,
+    work: u64,
+    bytes: u64,
+}
+
+impl InFlight {
+    fn is_enough(&self) -> bool {
+        self.buckets >= BUCKETS_MAX || self.work >= WORK_MAX
+    }
+
+    /// Behind those before it, that one may still be on its way, or its answer.
+    fn may_have(&self, now: Time, bucket: &Bucket) -> bool {
+        now.since(bucket.sent_at) <= AGAIN_MICROS + brought_micros(self.bytes + bucket.bytes)
+    }
+
+    fn add(&mut self, bucket: &Bucket) {
+        self.buckets += 1;
+        self.work += bucket.work;
+        self.bytes += bucket.bytes;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +105,13 @@ impl Copy {
     fn is_at(&self, to: ServerId, range: Range) -> bool {
         let same = |bucket: &Bucket| bucket.range == range && bucket.ids.is_none();
         self.to == to && self.bucket.as_ref().is_some_and(same)
+    }
+
+    /// The bucket waits until its time runs out, and is no burden to the link meanwhile: others go on.
+    fn rest(&mut self) {
+        if let Some(bucket) = &mut self.bucket {
+            (bucket.work, bucket.bytes) = (0, 0);
+        }
     }
 
     /// The bucket comes again.
@@ -199,15 +234,15 @@ impl<S: Store> Server<S> {
         if job.paused {
             return;
         }
-        let mut in_flight = 0;
+        let mut in_flight = InFlight::default();
         for at in self.copies.next..self.copies.list.len() {
-            if in_flight >= BUCKETS_MAX {
+            if in_flight.is_enough() {
                 break;
             }
             let copy = &self.copies.list[at];
             match copy.bucket {
-                Some(bucket) if now.since(bucket.sent_at) <= AGAIN_MICROS => {
-                    in_flight += 1;
+                Some(bucket) if in_flight.may_have(now, &bucket) => {
+                    in_flight.add(&bucket);
                     continue;
                 }
                 Some(_) => self.copies.list[at].step_back(),
@@ -220,8 +255,10 @@ impl<S: Store> Server<S> {
             if self.copy_at.is_some() {
                 break;
             }
-            if self.start_bucket(now, at, job.rate, effects) {
-                in_flight += 1;
+            if self.start_bucket(now, at, job.rate, effects)
+                && let Some(bucket) = &self.copies.list[at].bucket
+            {
+                in_flight.add(bucket);
             }
         }
     }
@@ -274,7 +311,8 @@ impl<S: Store> Server<S> {
         };
         let copy = &mut self.copies.list[at];
         copy.ids_covered = Some(copy.ids_covered.map_or(ids, |covered| covered.min(ids)));
-        copy.bucket = Some(Bucket { range, sent_at: now, ids: copy.ids_covered, work });
+        let bytes = part.bytes as u64;
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: copy.ids_covered, work, bytes });
         effects.push(ServerEffect::Server(to, message));
         true
     }
@@ -304,7 +342,7 @@ impl<S: Store> Server<S> {
             Err(fault) => {
                 self.store_fault(&fault, effects);
                 // Again after a while.
-                self.sent(now, at, Range { first: cursor, last }, 0);
+                self.sent(now, at, Range { first: cursor, last }, 0, 0);
                 return false;
             }
         };
@@ -314,7 +352,7 @@ impl<S: Store> Server<S> {
         let bytes = heads.iter().map(|(key, head)| key.key.len() + head.data_bytes as usize).sum();
         let work = work_of(heads.len(), bytes);
         self.pace.spend(work);
-        self.sent(now, at, range, work);
+        self.sent(now, at, range, work, 0);
         if pending && is_comer {
             // Digests would differ: at once what is committed, and the names of what is not.
             return self.send_records(now, at, range, effects);
@@ -326,9 +364,9 @@ impl<S: Store> Server<S> {
         true
     }
 
-    fn sent(&mut self, now: Time, at: usize, range: Range, work: u64) {
+    fn sent(&mut self, now: Time, at: usize, range: Range, work: u64, bytes: u64) {
         let copy = &mut self.copies.list[at];
-        copy.bucket = Some(Bucket { range, sent_at: now, ids: None, work });
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: None, work, bytes });
         copy.cursor = (range.last < copy.range.last).then(|| KeyHash(range.last.0 + 1));
     }
 
@@ -406,6 +444,7 @@ impl<S: Store> Server<S> {
                 Ok(None) => {}
                 // The bucket's time runs out, and it is tried again: with a part missing it is no copy.
                 Err(fault) => {
+                    self.copies.list[at].rest();
                     self.unreadable(key, &fault, effects);
                     return false;
                 }
@@ -419,7 +458,7 @@ impl<S: Store> Server<S> {
         self.pace.sent(bytes);
         // Counted when it was begun.
         let work = self.copies.list[at].bucket.map_or(0, |bucket| bucket.work);
-        self.sent(now, at, range, work);
+        self.sent(now, at, range, work, bytes);
         let copy = &mut self.copies.list[at];
         copy.waits.extend(waits);
         let to = copy.to;
@@ -521,7 +560,13 @@ impl<S: Store> Server<S> {
     }
 
     /// Not now: the bucket's time runs out, and it is tried again.
-    pub(super) fn copy_later(&mut self, _from: ServerId, _job: SpaceNumber, _range: Range) {}
+    pub(super) fn copy_later(&mut self, from: ServerId, job: SpaceNumber, range: Range) {
+        if job == self.copies.job
+            && let Some(copy) = self.copies.find(from, range)
+        {
+            copy.rest();
+        }
+    }
 }
 
 impl Copy {
@@ -540,8 +585,11 @@ impl Copy {
 /// Buckets under way at once: enough to keep the link busy, few enough to leave it to the clients.
 const BUCKETS_MAX: usize = 16;
 
+/// And what they come to, if values are large: a link that has too much to bring is cut.
+const WORK_MAX: u64 = 16 << 20;
+
 /// Data of a bucket; one record is let in whatever its size.
 const BUCKET_BYTES_MAX: usize = 64 * 1024;
 
-/// A bucket without an answer is tried again after this long.
+/// A bucket without an answer is tried again after this long, and as long as it takes to be brought.
 const AGAIN_MICROS: u64 = 1_000_000;

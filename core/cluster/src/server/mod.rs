@@ -252,7 +252,7 @@ impl<S: Store> Server<S> {
 
     fn server(&mut self, now: Time, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
         match message {
-            Message::NewSpace { space } => self.adopt(now, *space, effects),
+            Message::NewSpace { space } => self.adopt_from(now, from, *space, effects),
             Message::WantSpace { above } => self.give_space(from, above, effects),
             Message::Replicate { .. } => self.replicate(from, message, effects),
             Message::Replicated { epoch, first, last } => {
@@ -372,7 +372,7 @@ impl<S: Store> Server<S> {
         self.links[usize::from(index)].up = true;
         self.resend(now, index, effects);
         self.send_watermark(index, effects);
-        self.resend_settle(index, effects);
+        self.resend_settle(now, index, effects);
     }
 
     fn server_down(&mut self, id: ServerId) {

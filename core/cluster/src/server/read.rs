@@ -6,9 +6,10 @@ use super::ids::Known;
 use super::judge::{self, Verdict};
 use super::world::State;
 use crate::{
-    Answer, Committed, Fault, Kind, Message, Mutation, Operation, Record, Refusal, Request, RequestId,
-    ServerEffect, ServerId, SpaceNumber, Store, StoreKey,
+    Answer, Committed, Fault, KeyHash, Kind, Message, Mutation, Operation, Record, Refusal, Request,
+    RequestId, ServerEffect, ServerId, SpaceNumber, Store, StoreKey,
 };
+use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +23,8 @@ pub(crate) struct Reads {
     /// Asked of a primary.
     asked: BTreeMap<u64, Asked>,
     ticket: u64,
+    /// The last mark asked about, if there were more.
+    marks_upto: Option<StoreKey>,
 }
 
 /// One question to all others: are you in this space too?
@@ -248,12 +251,16 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Marks of earlier epochs, whose watermark came too late or got lost: asked of the primary, a few at a time.
+    /// Marks of earlier epochs, whose watermark came too late or got lost: asked of the primary, a few at a time, and all in
+    /// turn. Some stay for long: their primary waits for copies, or cannot read its record.
     pub(super) fn ask_about_marks(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
-        let stale: Vec<(StoreKey, u16)> = self
-            .dirty
-            .iter()
+        let (after, count) = (self.reads.marks_upto.take(), self.settings.limits.marks_asked_max);
+        let is_later = |key: &StoreKey| after.as_ref().is_none_or(|after| key > after);
+        let first = after.clone().unwrap_or(StoreKey { hash: KeyHash(0), key: Bytes::new() });
+        let later = self.dirty.from(&first).filter(|(key, _)| is_later(key));
+        let stale: Vec<(StoreKey, u16)> = later
+            .chain(self.dirty.iter().take_while(|(key, _)| !is_later(key)))
             .filter(|(_, mark)| mark.epoch != world.number())
             .filter_map(|(key, _)| {
                 let piece = world.piece(key.hash);
@@ -261,8 +268,11 @@ impl<S: Store> Server<S> {
                 let settled = piece.state == State::Normal && Some(primary) != world.me;
                 (settled && self.links[usize::from(primary)].up).then(|| (key.clone(), primary))
             })
-            .take(self.settings.limits.marks_asked_max)
+            .take(count)
             .collect();
+        if stale.len() == count {
+            self.reads.marks_upto = stale.last().map(|(key, _)| key.clone());
+        }
         for (key, primary) in stale {
             self.ask(now, primary, key.clone(), Wanted::Mark(key), effects);
         }

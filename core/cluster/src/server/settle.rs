@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(crate) struct Settlement {
     began: Time,
-    asked_at: Time,
     pieces: usize,
     /// Per member that was asked: about what, and whether all of its answer is here.
     asked: BTreeMap<u16, Asked>,
@@ -27,12 +26,20 @@ pub(crate) struct Settlement {
     remembered: BTreeMap<RequestId, Remembered>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Asked {
     ranges: Vec<Range>,
+    /// It is asked again then, whatever became of its answer.
+    again_at: Time,
     /// The answer is here up to this place.
     upto: Option<Upto>,
     answered: bool,
+}
+
+impl Asked {
+    fn new(now: Time) -> Asked {
+        Asked { ranges: Vec::new(), again_at: now, upto: None, answered: false }
+    }
 }
 
 /// A mark whose record cannot be read, or is not there.
@@ -71,7 +78,8 @@ impl<S: Store> Server<S> {
         for piece in world.pieces.iter().filter(|piece| piece.state == State::Settling) {
             pieces += 1;
             for other in world.others(world.arc(piece)) {
-                asked.entry(other).or_default().ranges.push(piece.range);
+                let entry = asked.entry(other).or_insert_with(|| Asked::new(now));
+                entry.ranges.push(piece.range);
             }
         }
         if pieces == 0 {
@@ -88,33 +96,42 @@ impl<S: Store> Server<S> {
         }
         effects.push(ServerEffect::Note(ServerNote::Settling { arcs: pieces }));
         let others: Vec<u16> = asked.keys().copied().collect();
-        self.settlement = Some(Settlement { began: now, asked_at: now, pieces, asked, gathered, remembered });
+        self.settlement = Some(Settlement { began: now, pieces, asked, gathered, remembered });
         for other in others {
-            self.resend_settle(other, effects);
+            self.resend_settle(now, other, effects);
         }
         self.settle_pieces(now, effects);
     }
 
-    /// Asks that member, or asks it again.
-    pub(super) fn resend_settle(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let (Some(world), Some(settlement)) = (&self.world, &self.settlement) else { return };
-        let Some(asked) = settlement.asked.get(&to) else { return };
+    /// Asks that member, or asks it again: a link that is new may have lost question or answer. On one that holds they are on
+    /// their way, and a part may be large.
+    pub(super) fn resend_settle(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
+        let (Some(world), Some(settlement)) = (&self.world, &mut self.settlement) else { return };
+        let Some(asked) = settlement.asked.get_mut(&to) else { return };
         if !asked.answered {
+            asked.again_at = now.plus_micros(ASK_AGAIN_MICROS);
             let (ranges, after) = (asked.ranges.clone(), asked.upto.clone());
             let message = Message::Settle { space: world.number(), ranges, after };
             self.send(to, message, effects);
         }
     }
 
-    pub(super) fn settle_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+    /// That member says that it is in this space. If it was not when it was asked, it did not answer; if it was, its answer
+    /// comes right behind.
+    pub(super) fn settle_soon(&mut self, now: Time, from: ServerId) {
+        let Some(index) = self.index_of(from) else { return };
         let Some(settlement) = &mut self.settlement else { return };
-        if now.since(settlement.asked_at) < ASK_AGAIN_MICROS {
-            return;
+        if let Some(asked) = settlement.asked.get_mut(&index) {
+            asked.again_at = asked.again_at.min(now.plus_micros(ASK_SOON_MICROS));
         }
-        settlement.asked_at = now;
-        let others: Vec<u16> = settlement.asked.keys().copied().collect();
+    }
+
+    pub(super) fn settle_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
+        let Some(settlement) = &self.settlement else { return };
+        let due = settlement.asked.iter().filter(|(_, asked)| !asked.answered && now >= asked.again_at);
+        let others: Vec<u16> = due.map(|(&other, _)| other).collect();
         for other in others {
-            self.resend_settle(other, effects);
+            self.resend_settle(now, other, effects);
         }
     }
 
@@ -251,7 +268,7 @@ impl<S: Store> Server<S> {
         settlement.remembered.extend(remembered.into_iter().map(|one| (one.id, one)));
         self.learn_ids(Vec::new(), lowest_open);
         if further {
-            self.resend_settle(index, effects);
+            self.resend_settle(now, index, effects);
         }
         self.settle_pieces(now, effects);
     }
@@ -389,8 +406,12 @@ fn inside(ranges: &[Range], hash: crate::KeyHash) -> bool {
     ranges.get(at).is_some_and(|range| range.contains(hash))
 }
 
-/// Who has not answered a settlement is asked again after this long.
-const ASK_AGAIN_MICROS: u64 = 100_000;
+/// Who has not answered a settlement is asked again after this long, on a link that holds. Nothing is known that loses an
+/// answer there.
+const ASK_AGAIN_MICROS: u64 = 10_000_000;
+
+/// And after this long when it has just said that it is in the space.
+const ASK_SOON_MICROS: u64 = 200_000;
 
 /// Data in one part of an answer.
 const PART_BYTES_MAX: usize = 1 << 20;

@@ -93,13 +93,12 @@ impl<S: Store> Server<S> {
     /// Frames that nobody acknowledged for a while, and commits that the store refused.
     fn resend_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         for index in 0..self.links.len() {
-            let link = &mut self.links[index];
-            if !link.up {
+            if !self.links[index].up {
                 continue;
             }
-            if link.is_behind() {
-                self.resend_more(index as u16, effects);
-            } else if link.must_resend(now, RESEND_MICROS) {
+            // No more may be sent before some is answered: that may have been dropped, all of it.
+            let stands = !self.resend_more(index as u16, effects);
+            if stands && self.links[index].must_resend(now, RESEND_MICROS) {
                 self.resend_waiting(now, index as u16, effects);
             }
             self.resend_refused(index as u16, effects);

@@ -276,7 +276,7 @@ impl<S: Store> Server<S> {
         let mut held_up = Few::default();
         for to in world.others(arc) {
             let link = &mut self.links[usize::from(to)];
-            let seq = link.push(key.clone());
+            let seq = link.push(key.clone(), key.key.len() + pending.record.data.len());
             pending.frames.push(to, seq);
             if link.up {
                 link.watermark_sent = link.watermark;
@@ -314,7 +314,7 @@ impl<S: Store> Server<S> {
     }
 
     /// On a link that is new: what was sent to that member, or would have been, and is not acknowledged. The rest
-    /// follows a tick later: at once it could be more than a link takes.
+    /// follows when some of that is: at once it could be more than a link takes.
     pub(super) fn resend(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
         link.begin_again();
@@ -322,32 +322,34 @@ impl<S: Store> Server<S> {
         self.resend_more(to, effects);
     }
 
-    pub(super) fn resend_more(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_again(self.settings.limits.resent_max);
-        for (seq, key) in next {
-            self.resend_one(to, seq, &key, effects);
-        }
+    /// True: there was something that is let be sent.
+    pub(super) fn resend_more(&mut self, to: u16, effects: &mut Vec<ServerEffect>) -> bool {
+        let next = self.links[usize::from(to)].next_again(self.settings.limits.resent_bytes_max());
+        self.resend_all(to, &next, effects);
+        !next.is_empty()
     }
 
     /// What the other had no room for, when it has some again.
     pub(super) fn resend_refused(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
-        let next = self.links[usize::from(to)].next_refused(self.settings.limits.resent_max);
-        for (seq, key) in next {
-            self.resend_one(to, seq, &key, effects);
-        }
+        let next = self.links[usize::from(to)].next_refused(self.settings.limits.resent_bytes_max());
+        self.resend_all(to, &next, effects);
     }
 
-    /// What the other has overlooked; otherwise the first that is not acknowledged, which on a link that holds only shows that
+    /// What the other has overlooked; otherwise one that is not acknowledged, which on a link that holds only shows that
     /// nothing was.
     pub(super) fn resend_waiting(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
         link.resent(now);
         if link.has_overlooked() {
-            return self.resend_more(to, effects);
-        }
-        let first = link.first_waiting().map(|(seq, key)| (seq, key.clone()));
-        if let Some((seq, key)) = first {
+            self.resend_more(to, effects);
+        } else if let Some((seq, key)) = link.next_probe() {
             self.resend_one(to, seq, &key, effects);
+        }
+    }
+
+    fn resend_all(&self, to: u16, frames: &[(u64, StoreKey)], effects: &mut Vec<ServerEffect>) {
+        for (seq, key) in frames {
+            self.resend_one(to, *seq, key, effects);
         }
     }
 

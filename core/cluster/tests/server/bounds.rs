@@ -1,12 +1,13 @@
 //! The limits, each with what it must not cost.
 
 use super::disk::Disk;
-use super::house::{House, server, set};
+use super::house::{House, manager, server, set};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Clock, KeyHash, Kind, MemberState, Operation, Range, Record, Reply, ServerInput, SpaceNumber,
-    Stamp, Store, StoreKey, Table,
+    Answer, Clock, KeyHash, Kind, Limits, MemberState, Message, Operation, Range, Record, Reply,
+    ServerEffect, ServerInput, SpaceNumber, Stamp, Store, StoreKey, Table,
 };
+use kumo_session::ConnectionId;
 
 /// What one frame takes is 72 MiB.
 const FRAME_BYTES_MAX: usize = 72 << 20;
@@ -166,6 +167,25 @@ fn a_write_below_the_least_copies_does_not_hold_up_others() {
     assert_eq!(read, Some(Answer::Missing), "an unconfirmed version was shown");
 }
 
+/// One that all others have, and that the primary's own disk did not take at once, is tried again.
+#[test]
+fn writes_below_the_least_copies_do_not_keep_others_from_being_tried_again() {
+    let limits = Limits { swept_max: 1, ..Limits::default() };
+    let mut house = House::with(4, 4, |settings| (settings.limits, settings.copies_min) = (limits, 3));
+    let stuck = house.keys_of(&[0, 1, 2], 50).into_iter().min().expect("there are some");
+    let free = house.keys_of(&[0, 1, 3], 50).into_iter().max().expect("there are some");
+    assert!(stuck < free, "the one that waits comes first");
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(0, 1, 1, &stuck, set("stuck")), None);
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+    house.disks[0].break_key(Some(free.clone()));
+    assert_eq!(house.ask(0, 2, 1, &free, set("free")), None, "its own disk has not");
+    house.disks[0].break_key(None);
+    house.wait(1_000_000);
+    assert!(!house.answers.contains_key(&1), "two copies are not enough");
+    assert!(matches!(house.answers.get(&2), Some(Answer::Reply(_))), "{:?}", house.answers.get(&2));
+}
+
 #[test]
 fn one_step_of_a_copy_does_little_however_much_the_receiver_holds() {
     let mut house = House::new(4, 3, 1);
@@ -277,9 +297,8 @@ fn requests_behind_one_write_take_a_bounded_memory() {
     assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
 }
 
-/// The fourth catches up when all who could copy to it are lost, and an operator accepts that.
-#[test]
-fn what_nobody_may_serve_any_more_is_dropped_step_by_step() {
+/// The fourth catches up when all who could copy to it are lost, and has these keys from before.
+fn leftovers() -> (House, Vec<StoreKey>) {
     let mut house = House::new(4, 3, 1);
     house.attach_all();
     let stamp = Stamp { space: SpaceNumber(0), clock: Clock(9) };
@@ -299,10 +318,53 @@ fn what_nobody_may_serve_any_more_is_dropped_step_by_step() {
     house.wait(1_000_000);
     assert_eq!(house.disks[3].len(), keys.len(), "they may be all there is");
     house.work_max = 0;
+    (house, keys)
+}
+
+/// An operator accepts that all others are lost.
+fn accept_loss(house: &mut House) {
     house.publish(|space| {
         (space.rhs, space.whs) = (vec![3], vec![3]);
         space.job = None;
     });
+}
+
+/// Everybody who is in the space tells it, and names it.
+#[test]
+fn a_space_that_waits_for_leftovers_is_not_looked_at_or_asked_for_again_and_again() {
+    let (mut house, keys) = leftovers();
+    accept_loss(&mut house);
+    let (space, left) = (house.space.number, house.disks[3].len());
+    assert!(left > 0 && left < keys.len(), "{left} of {}", keys.len());
+    for _ in 0..100 {
+        let told = Message::new_space(house.space.clone());
+        let request = house.request(1, 1, &keys[0], Operation::Get);
+        let mut effects = Vec::new();
+        for input in [
+            ServerInput::Manager(manager(), told.clone()),
+            ServerInput::Server(server(0), told),
+            ServerInput::Server(server(0), Message::Confirm { space, ticket: 1 }),
+            ServerInput::Gateway(ConnectionId(1), Message::Request(request)),
+        ] {
+            house.servers[3].step(house.now, input, &mut effects);
+        }
+        let asks = |effect: &ServerEffect| match effect {
+            ServerEffect::Server(_, message) | ServerEffect::Gateway(_, message) => {
+                matches!(message, Message::WantSpace { .. })
+            }
+            _other => false,
+        };
+        assert!(!effects.iter().any(asks), "{effects:?}");
+    }
+    assert_eq!(house.disks[3].len(), left, "one step in its time");
+    house.wait(2_000_000);
+    assert_eq!(house.servers[3].space().map(|space| space.number), Some(space));
+}
+
+#[test]
+fn what_nobody_may_serve_any_more_is_dropped_step_by_step() {
+    let (mut house, keys) = leftovers();
+    accept_loss(&mut house);
     // It is not in the new space before all of them are gone, and serves none of them.
     let adopted =
         |house: &House| house.servers[3].space().map(|space| space.number) == Some(house.space.number);

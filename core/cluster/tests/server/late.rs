@@ -5,8 +5,8 @@ use bytes::Bytes;
 #[cfg(feature = "mutants")]
 use kumo_cluster::Mutation;
 use kumo_cluster::{
-    Answer, Broken, Clock, Kind, MemberState, Message, Operation, Record, Refusal, Reply, ServerInput, Space,
-    Stamp, StoreKey, Table, key_hash,
+    Answer, Broken, Clock, Committed, Kind, MemberState, Message, Operation, Record, Refusal, Reply,
+    ServerEffect, ServerInput, Space, Stamp, StoreKey, Table, key_hash,
 };
 
 fn value(answer: Option<Answer>) -> String {
@@ -100,6 +100,54 @@ fn shown_after_a_late_frame(broken: Broken) -> [String; 3] {
     house.step(1, ServerInput::Server(server(0), late));
     house.settle();
     [0, 1, 2].map(|reader| value(house.ask(reader, 3, 1, &key, Operation::Get)))
+}
+
+/// A replica asks about a tombstone that no watermark cleared. The primary has collected it; then it orders another, whose
+/// frame overtakes the answer on another connection.
+#[test]
+fn a_late_word_of_the_primary_says_nothing_about_a_mark_of_this_space() {
+    for overtaken in [false, true] {
+        let mut house = House::new(3, 3, 1);
+        let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+        house.step(1, ServerInput::Server(server(0), tombstone(&house, &key, 5)));
+        house.space.number.0 += 1;
+        let space = house.space.number;
+        house.step(1, ServerInput::Manager(manager(), Message::new_space(house.space.clone())));
+        let ticket = ticket_of(&mut house, 1).expect("it asks about the mark");
+        if overtaken {
+            house.step(1, ServerInput::Server(server(0), tombstone(&house, &key, 9)));
+        }
+        let found = Some(Committed { record: None });
+        house.step(1, ServerInput::Server(server(0), Message::PrimarySays { space, ticket, found }));
+        let shown = Some(Answer::Missing).filter(|_| !overtaken);
+        assert_eq!(house.servers[1].under_way().1, u64::from(overtaken));
+        house.send(1, 1, 1, &key, Operation::Get);
+        assert_eq!(house.answers.get(&1).cloned(), shown, "an unconfirmed version was shown");
+        let watermark = Message::Watermark { epoch: space, upto: 1 };
+        house.step(1, ServerInput::Server(server(0), watermark));
+        assert_eq!(house.servers[1].under_way().1, 0);
+    }
+}
+
+/// The first frame of the first server in the space there is.
+fn tombstone(house: &House, key: &StoreKey, clock: u64) -> Message {
+    let epoch = house.space.number;
+    let stamp = Stamp { space: epoch, clock: Clock(clock) };
+    let record = Record { stamp, kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new() };
+    Message::Replicate { epoch, seq: 1, watermark: 0, origin: None, key: key.clone(), record }
+}
+
+/// That of the question that a server asks a primary by itself. Nobody gets it.
+fn ticket_of(house: &mut House, at: usize) -> Option<u64> {
+    let mut effects = Vec::new();
+    for _ in 0..4 {
+        house.now = house.now.plus_micros(50_000);
+        house.servers[at].step(house.now, ServerInput::Timeout, &mut effects);
+    }
+    effects.into_iter().rev().find_map(|effect| match effect {
+        ServerEffect::Server(_, Message::AskPrimary { ticket, .. }) => Some(ticket),
+        _other => None,
+    })
 }
 
 /// Answered or not: the next primary cannot know, and whoever reads the key must not wait for a server to return.

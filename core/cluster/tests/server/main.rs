@@ -15,6 +15,7 @@ mod pace;
 mod portrait;
 mod power;
 mod report;
+mod resent;
 mod room;
 mod settlement;
 mod signs;
