@@ -46,6 +46,8 @@ pub enum Mutation {
     NumberUsedAgain,
     /// A frame that comes late takes the place of the later one under which its write was sent again.
     MarkLowered,
+    /// A settlement takes a write that this server has and cannot read for one that was never done.
+    UnreadableDisowned,
     /// A restarted process goes on under its old incarnation.
     RestartGoesOn,
     /// A new master does not wait until leases of the one before have run out.

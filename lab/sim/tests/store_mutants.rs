@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 20] = [
+const CAUGHT: [(Mutation, Focus, u64); 21] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -17,6 +17,7 @@ const CAUGHT: [(Mutation, Focus, u64); 20] = [
     (Mutation::CommittedTakenAgain, Focus::Late, 60),
     (Mutation::AcknowledgedAhead, Focus::Copies, 20),
     (Mutation::NumberUsedAgain, Focus::Again, 12),
+    (Mutation::UnreadableDisowned, Focus::Unread, 240),
     (Mutation::RestartGoesOn, Focus::Losses, 30),
     (Mutation::NewMasterDoesNotWait, Focus::Succession, 80),
     (Mutation::SwitchUnreported, Focus::Replace, 10),
@@ -35,6 +36,14 @@ fn a_store_without_one_of_its_rules_is_caught() {
         let summary = run_many(0, seeds, 2, &options, |_, failure| failure.is_none());
         assert!(!summary.failures.is_empty(), "{rule:?} is not caught by {seeds} seeds about {focus:?}");
     }
+}
+
+/// A rule of the shell: what is not stored is not told.
+#[test]
+fn a_server_that_tells_of_what_its_disk_did_not_store_is_caught() {
+    let options = Options { heedless: true, focus: Some(Focus::Disk), ..Options::default() };
+    let summary = run_many(0, HEEDLESS_SEEDS, 2, &options, |_, failure| failure.is_none());
+    assert!(!summary.failures.is_empty(), "not caught by {HEEDLESS_SEEDS} seeds");
 }
 
 #[test]
@@ -57,5 +66,7 @@ fn a_store_with_all_its_rules_bears_what_is_aimed_at_them() {
     }
 }
 
+/// A few times what it takes.
+const HEEDLESS_SEEDS: u64 = 40;
 /// Of each focus.
 const SEEDS_EACH: u64 = 48;

@@ -1,8 +1,10 @@
 //! Seeds of the store's simulator that once failed. Each is kept with what it found. A change of what a seed means (the
 //! draws of a plan) makes an entry worthless: then it is taken out.
 
+use sim::store::fault::Fault;
 use sim::store::focus::Focus;
 use sim::store::run::{Options, run};
+use std::collections::BTreeSet;
 
 /// The seed, and what was wrong.
 const FAILED_ONCE: [(u64, &str); 15] = [
@@ -30,7 +32,7 @@ const FAILED_ONCE: [(u64, &str); 15] = [
 ];
 
 /// The same with a focus.
-const AIMED_FAILED_ONCE: [(Focus, u64, &str); 2] = [
+const AIMED_FAILED_ONCE: [(Focus, u64, &str); 3] = [
     (
         Focus::Pair,
         5610,
@@ -41,12 +43,20 @@ const AIMED_FAILED_ONCE: [(Focus, u64, &str); 2] = [
         609,
         "what was copied to a new owner was not on its disk when all lost power, and it became the authority",
     ),
+    (
+        Focus::Unread,
+        181,
+        "a settlement took a write that it had and could not read for one that was never done: an append came twice",
+    ),
 ];
 
 #[test]
 fn what_failed_once_in_a_store_does_not_fail_again() {
+    // Faults that came later: with them these seeds would be other runs.
+    let without = BTreeSet::from([Fault::DiskScarce, Fault::DiskFails]);
+    let options = Options { without, ..Options::default() };
     for (seed, found) in FAILED_ONCE {
-        let report = run(seed, &Options::default());
+        let report = run(seed, &options);
         assert_eq!(report.failure, None, "seed {seed}, which once found: {found}");
     }
     for (focus, seed, found) in AIMED_FAILED_ONCE {

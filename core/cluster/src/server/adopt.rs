@@ -229,7 +229,14 @@ impl<S: Store> Server<S> {
         for (key, mut pending) in self.pending.take() {
             let piece = world.piece(key.hash);
             let arc = world.arc(piece);
-            if piece.state == State::Normal && world.is_primary(arc) {
+            let leads = piece.state == State::Normal && world.is_primary(arc);
+            let unread = self.unread.contains(&key);
+            if leads && unread {
+                self.recount(before, world, &key, &mut pending);
+                kept.insert(key, pending);
+                continue;
+            }
+            if leads {
                 for to in given_up(before, world, &pending) {
                     if room == 0 {
                         more += 1;
@@ -244,7 +251,9 @@ impl<S: Store> Server<S> {
                 continue;
             }
             let carried = piece.state != State::Gone && !fresh.iter().any(|range| range.contains(key.hash));
-            if carried {
+            // One that cannot be read is marked still.
+            self.unread.remove(&key);
+            if carried && !unread {
                 self.keep_marked(&key, &pending, before.number(), effects);
             }
             let newest = world.number();

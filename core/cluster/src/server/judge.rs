@@ -67,6 +67,11 @@ pub(crate) fn needs_data(operation: &Operation) -> bool {
     }
 }
 
+/// Whether what it does, or says, depends on the present version.
+pub(crate) fn depends_on_version(operation: &Operation) -> bool {
+    !matches!(operation, Operation::Set { .. })
+}
+
 /// Whether the operation names a time at which the value vanishes.
 pub(crate) fn sets_expiry(operation: &Operation) -> bool {
     match operation {

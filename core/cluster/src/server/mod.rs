@@ -22,6 +22,7 @@ mod replica;
 mod replies;
 mod settle;
 mod sweep;
+mod unread;
 mod world;
 mod write;
 
@@ -43,6 +44,7 @@ use replica::Mark;
 use settle::Settlement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use unread::Unread;
 use world::World;
 
 /// A server of the store, without IO but for its [`Store`]. The rules it keeps are REPLICATION.md's; comments
@@ -72,6 +74,8 @@ pub struct Server<S: Store> {
     up: BTreeSet<ServerId>,
     managers: BTreeSet<SocketAddr>,
     pending: Pendings,
+    /// Of them, those that cannot be read.
+    unread: Unread,
     /// Records that may not be committed, as a replica knows them.
     dirty: Keyed<Mark>,
     /// While Catching: keys that came by Replicate since, which a copy must not touch.
@@ -136,6 +140,7 @@ impl<S: Store> Server<S> {
             up: BTreeSet::new(),
             managers: BTreeSet::new(),
             pending: Pendings::default(),
+            unread: Unread::default(),
             dirty: Keyed::default(),
             replicated: BTreeSet::new(),
             ids: Ids::default(),

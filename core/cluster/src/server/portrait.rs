@@ -14,7 +14,7 @@ impl<S: Store> Server<S> {
         for link in &self.links {
             write!(out, "{link:?} ")?;
         }
-        write!(out, "{:?} {:?} {:?} ", self.pending, self.dirty, self.replicated)?;
+        write!(out, "{:?} {:?} {:?} {:?} ", self.pending, self.unread, self.dirty, self.replicated)?;
         write!(out, "{:?} {:?} {} ", self.ids, self.reads, self.watermark_wanted)?;
         if let Some(space) = &self.postponed {
             write!(out, "{:?} {:?} ", space.number, self.postponed_until)?;

@@ -4,6 +4,7 @@ use super::Server;
 use super::expire::Expiry;
 use super::ids::Known;
 use super::judge::{self, Verdict};
+use super::unread::unread_fault;
 use super::world::State;
 use crate::{
     Answer, Committed, Fault, KeyHash, Kind, Message, Mutation, Operation, Record, Refusal, Request,
@@ -161,6 +162,9 @@ impl<S: Store> Server<S> {
         if let Some(pending) = pending {
             if self.settings.broken.is(Mutation::PrimaryShowsPending) {
                 return Ok(Some(Committed { record: Some(pending.record.clone()) }));
+            }
+            if self.unread.contains(key) {
+                return Err(unread_fault());
             }
             if !pending.shows_old {
                 return Ok(None);

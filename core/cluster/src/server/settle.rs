@@ -341,23 +341,42 @@ impl<S: Store> Server<S> {
         for one in listed {
             gather(&mut gathered, one);
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut unread) = (Vec::new(), Vec::new());
         for range in ranges {
             let (first, last) = bounds(range);
             for (key, mark) in self.dirty.from(&first) {
                 if key.hash > last {
                     break;
                 }
-                let Some(record) = self.record_of(key, mark, &mut lost) else { continue };
+                let before = lost.len();
                 let origin = mark.origin.clone();
-                gather(&mut gathered, Unsettled { key: key.clone(), record, origin });
+                match self.record_of(key, mark, &mut lost) {
+                    Some(record) => gather(&mut gathered, Unsettled { key: key.clone(), record, origin }),
+                    None if lost[before].fault.is_some() => unread.push((key.clone(), origin)),
+                    None => {}
+                }
             }
         }
+        if !self.settings.broken.is(Mutation::UnreadableDisowned) {
+            lost.iter_mut().filter(|lost| lost.fault.is_some()).for_each(|lost| lost.id = None);
+        } else {
+            unread.clear();
+        }
         self.disown(lost, effects);
-        let gathered: Vec<Unsettled> = gathered.into_values().map(|one| self.or_mine(one)).collect();
-        // The id of what is carried forward is known when that is committed, as any write's.
-        let carried = gathered.iter().filter_map(|one| one.origin.as_ref());
-        let carried: BTreeSet<RequestId> = carried.map(|origin| origin.id).collect();
+        // The id of what is carried forward is known when that is committed, as any write's; of what is not, it never is.
+        let mut carried: BTreeSet<RequestId> = BTreeSet::new();
+        for (key, origin) in unread {
+            let Ok(Some(head)) = self.store.head(key.hash, &key.key) else { continue };
+            if gathered.get(&key).is_some_and(|other| other.record.stamp >= head.stamp) {
+                continue;
+            }
+            let older = gathered.remove(&key).and_then(|other| other.origin);
+            carried.extend([&origin, &older].into_iter().flatten().map(|origin| origin.id));
+            self.leave_unread(key, head, origin);
+        }
+        let gathered: Vec<Unsettled> =
+            gathered.into_values().filter_map(|one| self.or_mine(one, &mut carried)).collect();
+        carried.extend(gathered.iter().filter_map(|one| one.origin.as_ref()).map(|origin| origin.id));
         known.retain(|one| !carried.contains(&one.id));
         self.learn_ids(known, Vec::new());
         for one in gathered {
@@ -373,11 +392,19 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// A version that this server holds above the listed one is committed, or was listed too.
-    fn or_mine(&self, one: Unsettled) -> Unsettled {
+    /// A version that this server holds above the listed one is committed, or was listed too. If it cannot be read, nothing
+    /// is to be put in its place.
+    fn or_mine(&self, one: Unsettled, not_carried: &mut BTreeSet<RequestId>) -> Option<Unsettled> {
+        let head = self.store.head(one.key.hash, &one.key.key).ok().flatten();
+        if head.is_none_or(|head| head.stamp <= one.record.stamp) {
+            return Some(one);
+        }
         match self.store.get(one.key.hash, &one.key.key) {
-            Ok(Some(record)) if record.stamp > one.record.stamp => Unsettled { record, origin: None, ..one },
-            _listed => one,
+            Ok(Some(record)) => Some(Unsettled { record, origin: None, ..one }),
+            _unreadable => {
+                not_carried.extend(one.origin.map(|origin| origin.id));
+                None
+            }
         }
     }
 }

@@ -64,6 +64,7 @@ impl<S: Store> Server<S> {
         }
         self.resend_tick(now, effects);
         self.settle_tick(now, effects);
+        self.read_unread(now, effects);
         self.reads_tick(now, effects);
         self.say_copied(effects);
         self.copy_more(now, effects);

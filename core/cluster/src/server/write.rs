@@ -71,6 +71,9 @@ impl<S: Store> Server<S> {
         // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
         // before this server was primary, and its write not committed yet.
         if self.pending.get(&key).is_some_and(|pending| pending.is_of(request.id)) {
+            if self.unread.contains(&key) && !judge::depends_on_version(&request.operation) {
+                return self.execute(now, from, request, key, effects);
+            }
             return self.join(&key, from, seq);
         }
         match self.ids.look(request.id) {
@@ -101,6 +104,9 @@ impl<S: Store> Server<S> {
         }
         if !self.pending.contains_key(&key) {
             return self.execute(now, from, request, key, effects);
+        }
+        if self.unread.contains(&key) {
+            return self.write_over_unread(now, from, request, key, effects);
         }
         if !self.pending.queue(&key, from, request, self.settings.limits.queued_max) {
             self.answer(from, seq, Answer::Wait, effects);
@@ -172,7 +178,7 @@ impl<S: Store> Server<S> {
     }
 
     /// What its sender was told is refused stays refused: a copy of it that comes later must not be executed.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         from: ConnectionId,
         id: RequestId,
@@ -261,6 +267,11 @@ impl<S: Store> Server<S> {
         mut pending: Pending,
         effects: &mut Vec<ServerEffect>,
     ) {
+        if self.unread.remove(&key) {
+            self.give_up_unread(&key, effects);
+            // What the store has is not committed.
+            pending.shows_old = false;
+        }
         let Some(world) = &self.world else { return };
         let arc = world.arc(world.piece(key.hash));
         pending.waiting = world.others(arc).collect();
@@ -272,6 +283,9 @@ impl<S: Store> Server<S> {
     /// A frame to each of the others in A(k).
     pub(super) fn send_pending(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
         let (Some(world), Some(pending)) = (&self.world, self.pending.get_mut(key)) else { return };
+        if self.unread.contains(key) {
+            return;
+        }
         let arc = world.arc(world.piece(key.hash));
         let mut held_up = Few::default();
         for to in world.others(arc) {
@@ -426,7 +440,7 @@ impl<S: Store> Server<S> {
         if !pending.waiting.is_empty() {
             return None;
         }
-        if self.waits_for_copies(key, pending) {
+        if self.unread.contains(key) || self.waits_for_copies(key, pending) {
             return None;
         }
         // Of what was asked here the store has the version before. What a settlement took over it may have already.

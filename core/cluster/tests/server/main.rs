@@ -20,4 +20,5 @@ mod room;
 mod settlement;
 mod signs;
 mod strangers;
+mod unread;
 mod watermarks;

@@ -18,6 +18,9 @@ const USAGE: &str =
   --broken RULE     all nodes leave that rule out
   --narrow          servers do little at once: limits that only large clusters meet are met";
 
+/// The rule of [`Options::heedless`].
+const HEEDLESS: &str = "UnstoredTold";
+
 /// What was asked on the command line.
 struct Wish {
     seed: Option<u64>,
@@ -64,15 +67,21 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             }
             "--focus" => {
                 let name = text()?;
-                let names = Focus::ALL.map(Focus::name).join(", ");
+                let names: Vec<&str> = Focus::ALL.into_iter().map(Focus::name).collect();
+                let names = names.join(", ");
                 let focus = Focus::named(&name).ok_or(format!("no focus {name}; there are: {names}"))?;
                 wish.options.focus = Some(focus);
             }
             "--broken" => {
                 let name = text()?;
+                if name == HEEDLESS {
+                    wish.options.heedless = true;
+                    continue;
+                }
                 let rule = RULES.into_iter().find(|rule| format!("{rule:?}") == name);
                 let names: Vec<String> = RULES.iter().map(|rule| format!("{rule:?}")).collect();
-                let rule = rule.ok_or(format!("no rule {name}; there are: {}", names.join(", ")))?;
+                let rule =
+                    rule.ok_or(format!("no rule {name}; there are: {}, {HEEDLESS}", names.join(", ")))?;
                 wish.options.broken = Some(rule);
             }
             _ => return Err(format!("unknown argument: {argument}")),
@@ -126,13 +135,15 @@ fn many(wish: &Wish) -> bool {
 
 fn print(summary: &Summary) {
     println!(
-        "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} refused for lack of copies, {} spaces, {} with loss \
-         accepted",
+        "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} refused for lack of copies, {} failures of disks, \
+         {} servers ended by them, {} spaces, {} with loss accepted",
         summary.runs,
         summary.micros as f64 / 1e6,
         summary.calls,
         summary.succeeded,
         summary.refused,
+        summary.denied,
+        summary.ended,
         summary.spaces,
         summary.excused
     );

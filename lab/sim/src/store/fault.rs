@@ -38,6 +38,10 @@ pub enum Fault {
     Echo,
     /// A server's host loses its power: what its disk was not made to keep is gone.
     PowerLost,
+    /// For a while some of a server's writes find no room on its disk.
+    DiskScarce,
+    /// For a while some of a server's writes fail, and it ends when it cannot store what it would tell of.
+    DiskFails,
     Attach,
     Detach,
     Replace,
@@ -50,10 +54,12 @@ pub enum Fault {
     Flush,
     /// All servers, or all there is, lose their power at once, or are killed; their disks come back.
     Blackout,
+    /// For a while a server cannot read some of its records.
+    DiskUnread,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 32] = [
         Fault::ServerCrash,
         Fault::DiskLost,
         Fault::DiskFull,
@@ -73,6 +79,8 @@ impl Fault {
         Fault::Late,
         Fault::Echo,
         Fault::PowerLost,
+        Fault::DiskScarce,
+        Fault::DiskFails,
         Fault::Attach,
         Fault::Detach,
         Fault::Replace,
@@ -83,6 +91,7 @@ impl Fault {
         Fault::AutoReplace,
         Fault::Flush,
         Fault::Blackout,
+        Fault::DiskUnread,
     ];
 
     pub fn name(self) -> &'static str {
@@ -106,6 +115,9 @@ impl Fault {
             Fault::Late => "late",
             Fault::Echo => "echo",
             Fault::PowerLost => "power-lost",
+            Fault::DiskScarce => "disk-scarce",
+            Fault::DiskFails => "disk-fails",
+            Fault::DiskUnread => "disk-unread",
             Fault::Attach => "attach",
             Fault::Detach => "detach",
             Fault::Replace => "replace",
@@ -172,6 +184,10 @@ pub struct Plan {
     pub patience_micros: (u64, u64),
     /// When the trouble ends.
     pub chaos_micros: u64,
+    /// What a server's process has not handed to its system is lost with it.
+    pub buffered: bool,
+    /// Servers tell of what their disks did not store, and go on: a rule of the shell is left out.
+    pub heedless: bool,
     /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
     pub strikes: BTreeMap<Fault, Vec<u64>>,
 }
@@ -213,6 +229,8 @@ impl Plan {
             islands: false,
             patience_micros: PATIENCE_MICROS,
             named: false,
+            buffered: false,
+            heedless: false,
             chaos_micros,
             strikes: BTreeMap::new(),
         };

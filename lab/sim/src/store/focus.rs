@@ -37,10 +37,14 @@ pub enum Focus {
     Copies,
     /// One server is slow, so that writes which the others have are sent again under other numbers, and links break.
     Again,
+    /// Disks fill up, fail and become well again, in the middle of replaces and losses too.
+    Disk,
+    /// The same, and records cannot be read for a while.
+    Unread,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 14] = [
+    pub const ALL: [Focus; 16] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -55,6 +59,8 @@ impl Focus {
         Focus::Blackout,
         Focus::Copies,
         Focus::Again,
+        Focus::Disk,
+        Focus::Unread,
     ];
 
     pub fn name(self) -> &'static str {
@@ -73,6 +79,8 @@ impl Focus {
             Focus::Blackout => "blackout",
             Focus::Copies => "copies",
             Focus::Again => "again",
+            Focus::Disk => "disk",
+            Focus::Unread => "unread",
         }
     }
 
@@ -97,6 +105,8 @@ impl Focus {
             Focus::Blackout => &[Fault::Blackout],
             Focus::Copies => &[Fault::ServerCrash, Fault::ServerPause],
             Focus::Again => &[Fault::Slow, Fault::BreakLink],
+            Focus::Disk => &[Fault::DiskFull, Fault::DiskScarce, Fault::DiskFails],
+            Focus::Unread => &[Fault::DiskUnread],
         }
     }
 
@@ -247,6 +257,22 @@ impl Focus {
                 aim.each(&[Fault::Late], 60, end);
                 aim.each(&[Fault::Slow], 15, end);
                 plan.keys = keys(&[Class::Register], 16);
+            }
+            Focus::Disk | Focus::Unread => {
+                plan.buffered = true;
+                plan.servers = 3 + aim.random.below(3) as usize;
+                plan.servers_first = 3 + aim.random.below(plan.servers as u64 - 2) as usize;
+                plan.sync_always = aim.random.permille(300);
+                if self == Focus::Unread {
+                    aim.each(&[Fault::DiskUnread], 4, end);
+                }
+                aim.each(&[Fault::DiskFull, Fault::DiskScarce, Fault::DiskFails], 4, end);
+                aim.together(&[Fault::DiskFails, Fault::Attach], 2, 300_000, end);
+                aim.together(&[Fault::DiskScarce, Fault::ServerCrash], 1, 300_000, end);
+                aim.each(&[Fault::Attach, Fault::AutoReplace, Fault::Detach], 2, end);
+                aim.each(&[Fault::FullReplace, Fault::BreakLink, Fault::Slow], 1, end);
+                let classes = [Class::Register, Class::Log, Class::Counter, Class::Fleeting];
+                plan.keys = keys(&classes, 12);
             }
         }
         plan.strikes = aim.strikes;

@@ -2,9 +2,10 @@
 //!
 //! As for a cell, everything runs in one thread, in virtual time, from one seed, and only the shell is replaced.
 //! [`fault::Plan`] draws what will happen, [`world::World`] makes it happen with the real cores, [`engine::Engine`]
-//! stands for the disks, [`history::History`] keeps what callers saw, [`check`] judges it, [`run`] does that for one
-//! seed or for many. First trouble, and operators who attach, detach and replace in the middle of it; then everything
-//! is healed and attached, every call must end, and all owners of a key must hold the same.
+//! stands for the disks and [`trouble::Trouble`] for what fails there, [`history::History`] keeps what callers saw,
+//! [`check`] judges it, [`run`] does that for one seed or for many. First trouble, and operators who attach, detach and
+//! replace in the middle of it; then everything is healed and attached, every call must end, and all owners of a key
+//! must hold the same.
 
 pub mod check;
 pub mod cli;
@@ -13,5 +14,6 @@ pub mod fault;
 pub mod focus;
 pub mod history;
 pub mod run;
+pub mod trouble;
 pub mod workload;
 pub mod world;

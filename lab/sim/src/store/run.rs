@@ -23,6 +23,8 @@ pub struct Options {
     pub broken: Option<Mutation>,
     /// Servers do little at once.
     pub narrow: bool,
+    /// Servers tell of what their disks did not store, and go on.
+    pub heedless: bool,
 }
 
 /// What came of one seed.
@@ -39,6 +41,9 @@ pub struct Report {
     pub succeeded: u64,
     /// Writes that were refused for lack of copies.
     pub refused: u64,
+    /// What disks did not do, and servers that ended because of it.
+    pub denied: u64,
+    pub ended: u64,
     /// Spaces that were made.
     pub spaces: u64,
     /// More copies were lost than the store promises to bear: an operator had to accept the loss.
@@ -62,6 +67,7 @@ fn run_here(seed: u64, options: &Options) -> Report {
     if options.narrow {
         plan.narrow();
     }
+    plan.heedless = options.heedless;
     let mut world = World::new(plan, options.trace, options.broken);
     let panic = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let mut report = world.report();
@@ -90,6 +96,8 @@ pub struct Summary {
     pub calls: u64,
     pub succeeded: u64,
     pub refused: u64,
+    pub denied: u64,
+    pub ended: u64,
     pub spaces: u64,
     pub failures: BTreeMap<u64, String>,
     /// Runs in which nothing succeeded.
@@ -104,6 +112,8 @@ impl Summary {
         self.calls += report.calls;
         self.succeeded += report.succeeded;
         self.refused += report.refused;
+        self.denied += report.denied;
+        self.ended += report.ended;
         self.spaces += report.spaces;
         self.idle += u64::from(report.succeeded == 0);
         self.excused += u64::from(report.excused);
@@ -133,6 +143,13 @@ impl Summary {
             return Some(format!(
                 "only {} writes were refused for lack of copies in {} runs",
                 self.refused, self.runs
+            ));
+        }
+        let idle_disks = self.denied < self.runs * DENIED_PER_RUN_MIN || self.ended < self.runs;
+        if self.focus == Some(Focus::Disk) && idle_disks {
+            return Some(format!(
+                "disks failed only {} times and ended only {} servers in {} runs",
+                self.denied, self.ended, self.runs
             ));
         }
         let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
@@ -186,11 +203,13 @@ pub fn run_many(
 const STACK_BYTES: usize = 64 << 20;
 /// Answered calls a run must have on average.
 const CALLS_PER_RUN_MIN: u64 = 200;
+/// What disks must fail to do in a run that is about them, on average.
+const DENIED_PER_RUN_MIN: u64 = 50;
 /// With so many runs every fault must have struck.
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 33] = [
+pub const RULES: [Mutation; 34] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -212,6 +231,7 @@ pub const RULES: [Mutation; 33] = [
     Mutation::AcknowledgedAhead,
     Mutation::NumberUsedAgain,
     Mutation::MarkLowered,
+    Mutation::UnreadableDisowned,
     Mutation::RestartGoesOn,
     Mutation::NewMasterDoesNotWait,
     Mutation::StaleTermAccepted,

@@ -3,7 +3,7 @@
 use super::{Kind, World};
 use crate::store::check::clock_of;
 use crate::store::history::Ending;
-use kumo_cluster::{Answer, SpaceNumber, Store};
+use kumo_cluster::{Answer, SpaceNumber};
 
 impl World {
     /// A call begins. What is under way when owners are lost is carried on however few are left, for it may have been
@@ -26,7 +26,7 @@ impl World {
         }
         let (key, clock) = (&self.plan.keys[call.key], clock_of(reply));
         let holds = |slot: &usize| {
-            let record = self.slots[*slot].engine.get(key.hash, &key.name).ok().flatten();
+            let record = self.slots[*slot].engine.record(key.hash, &key.name);
             record.is_some_and(|record| record.stamp.clock.0 >= clock)
         };
         let copies = self.places(Kind::Server).filter(holds).count();

@@ -34,6 +34,7 @@ impl World {
         for slot in 0..self.slots.len() {
             self.slots[slot].clock.set_rate(self.now, 1000);
             self.slots[slot].engine.set_full(false);
+            self.slots[slot].engine.set_trouble(None);
         }
         let all: Vec<ProcessId> = self.processes.keys().copied().collect();
         for id in all {

@@ -4,6 +4,7 @@
 mod blackouts;
 mod callers;
 mod copies;
+mod disks;
 mod finish;
 mod flushes;
 mod gateways;
@@ -63,6 +64,8 @@ pub struct World {
     in_space: BTreeMap<usize, SpaceNumber>,
     /// When all servers lost something with their power.
     blackouts: Vec<u64>,
+    /// Servers that their disks ended, or kept from starting.
+    ended: u64,
     /// What the replicas of the cell had executed, by how far they were.
     digests: BTreeMap<Instance, u64>,
     /// Hosts whose messages take longer, by how much.
@@ -196,6 +199,8 @@ enum Event {
     GiveUpLate(ConnectionId),
     Quicken(Host),
     DiskFree(usize),
+    /// A disk's trouble is over.
+    DiskWell(usize),
 }
 
 impl World {
@@ -227,6 +232,7 @@ impl World {
             forgetful: BTreeMap::new(),
             in_space: BTreeMap::new(),
             blackouts: Vec::new(),
+            ended: 0,
             digests: BTreeMap::new(),
             slow: BTreeMap::new(),
             working: true,
@@ -405,6 +411,7 @@ impl World {
                 self.slow.remove(&host);
             }
             Event::DiskFree(slot) => self.slots[slot].engine.set_full(false),
+            Event::DiskWell(slot) => self.disk_well(slot),
         }
     }
 
@@ -432,7 +439,8 @@ impl World {
             | Event::Mend(_)
             | Event::GiveUpLate(_)
             | Event::Quicken(_)
-            | Event::DiskFree(_) => None,
+            | Event::DiskFree(_)
+            | Event::DiskWell(_) => None,
         }
     }
 
@@ -463,6 +471,7 @@ impl World {
 
     /// What came of it.
     pub fn report(self) -> Report {
+        let denied = self.slots[self.places(Kind::Server)].iter().map(|slot| slot.engine.denied()).sum();
         Report {
             seed: self.plan.seed,
             hash: self.trace.hash(),
@@ -471,6 +480,8 @@ impl World {
             calls: self.history.calls.len() as u64,
             succeeded: self.history.succeeded(),
             refused: self.history.refused(),
+            denied,
+            ended: self.ended,
             spaces: self.spaces.len() as u64,
             excused: self.excused,
             failure: self.failure,

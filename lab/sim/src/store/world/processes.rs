@@ -76,7 +76,7 @@ impl World {
             Kind::Manager | Kind::Seat => {
                 self.make_manager(index).map(|node| Program::Manager(Box::new(node)))
             }
-            Kind::Server => Some(Program::Server(Box::new(self.make_server(index)))),
+            Kind::Server => self.make_server(index).map(|node| Program::Server(Box::new(node))),
             Kind::Gateway => Some(Program::Gateway(Box::new(self.make_gateway(index)))),
         };
         let Some(program) = program else { return };
@@ -119,6 +119,9 @@ impl World {
         });
         if self.slots[index].listener == Some(id) {
             self.slots[index].listener = None;
+        }
+        if self.plan.buffered && self.slots[index].kind == Kind::Server {
+            self.slots[index].engine.lose_unflushed();
         }
         self.abandon(id, silent);
         if let Program::Gateway(node) = process.program {

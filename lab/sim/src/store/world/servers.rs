@@ -18,7 +18,8 @@ pub struct ServerNode {
 }
 
 impl World {
-    pub fn make_server(&mut self, index: usize) -> ServerNode {
+    /// None: its disk does not let it begin.
+    pub fn make_server(&mut self, index: usize) -> Option<ServerNode> {
         let mut life = Incarnation(self.randoms.names.wide() | 1);
         let slot = &self.slots[index];
         if self.broken == Some(Mutation::RestartGoesOn)
@@ -27,12 +28,16 @@ impl World {
             life = old;
         }
         let previous = slot.engine.lives();
-        slot.engine.born(life);
+        slot.engine.open();
+        if slot.engine.born(life).is_err() {
+            self.not_born(index);
+            return None;
+        }
         let space = slot.engine.space();
         let settings = ServerSettings {
             id: ServerId { address: slot.address, incarnation: life },
             previous,
-            cluster: space.as_ref().map(|space| space.cluster),
+            cluster: slot.engine.cluster(),
             space,
             copies_min: self.plan.copies_min,
             early: Early::default(),
@@ -45,11 +50,8 @@ impl World {
             broken: self.rule(),
         };
         let now = slot.clock.local(self.now);
-        ServerNode {
-            id: settings.id,
-            core: Server::new(settings, slot.engine.clone(), now),
-            gathered: Vec::new(),
-        }
+        let core = Server::new(settings, slot.engine.clone(), now);
+        Some(ServerNode { id: core.id(), core, gathered: Vec::new() })
     }
 
     /// At once, or in the server's next turn. A timeout has its own, with what was gathered before it.
@@ -79,8 +81,12 @@ impl World {
         for input in std::mem::take(&mut node.gathered).into_iter().chain(last) {
             node.core.step(now, input, &mut effects);
         }
-        if self.plan.sync_always {
-            self.slots[slot].engine.sync();
+        // Nobody hears of anything before it is stored.
+        if !effects.is_empty()
+            && let Err(fault) = self.slots[slot].engine.flush(self.plan.sync_always)
+            && !self.plan.heedless
+        {
+            return self.ended_by_disk(id, &fault.to_string());
         }
         for effect in effects {
             self.server_effect(id, effect);
@@ -114,8 +120,11 @@ impl World {
             ServerEffect::Undial(to) => self.undial(id, to),
             ServerEffect::KeepSpace(space) => {
                 self.heard(&space);
-                if let Some(server) = self.server_life(slot) {
-                    self.slots[slot].engine.keep_space(space, server);
+                if let Some(server) = self.server_life(slot)
+                    && let Err(fault) = self.slots[slot].engine.keep_space(space, server)
+                {
+                    // What follows may say that it is in that space.
+                    self.ended_by_disk(id, &fault.to_string());
                 }
             }
             ServerEffect::Managers(managers) => {
@@ -199,7 +208,7 @@ impl Slot {
     pub fn sync_if_due(&mut self, now: u64) {
         if now >= self.synced_at + SYNC_MICROS {
             self.synced_at = now;
-            self.engine.sync();
+            self.engine.attend();
         }
     }
 }

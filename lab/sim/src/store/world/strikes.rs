@@ -3,6 +3,7 @@
 use super::processes::ProcessId;
 use super::{Event, Kind, RATE_PERMILLE_MAX, RATE_PERMILLE_MIN, World};
 use crate::store::fault::Fault;
+use crate::store::trouble::Trouble;
 use kumo_cluster::Table;
 use lot::Host;
 
@@ -17,6 +18,11 @@ impl World {
             Fault::GatewayCrash => self.crash(fault, Kind::Gateway),
             Fault::DiskLost => self.lose_disk(),
             Fault::DiskFull => self.fill_disk(),
+            Fault::DiskScarce => self.trouble_disk(fault, |random, _| Trouble::scarce(random)),
+            Fault::DiskFails => self.trouble_disk(fault, |random, _| Trouble::failing(random)),
+            Fault::DiskUnread => {
+                self.trouble_disk(fault, |random, engine| Trouble::unreadable(random, engine.keys()))
+            }
             Fault::ServerPause => self.hold(fault, Kind::Server),
             Fault::ManagerPause => self.hold(fault, Kind::Manager),
             Fault::GatewayPause => self.hold(fault, Kind::Gateway),
@@ -55,7 +61,7 @@ impl World {
     }
 
     /// A running process of that kind; the master more often than another manager.
-    fn victim(&mut self, fault: Fault, kind: Kind) -> Option<ProcessId> {
+    pub(super) fn victim(&mut self, fault: Fault, kind: Kind) -> Option<ProcessId> {
         let nth = self.draw(fault, 0, 999) as usize;
         let master = self.draw(fault, 0, 1) == 0;
         let running: Vec<ProcessId> =
@@ -133,15 +139,6 @@ impl World {
             let mine = arc.owners.iter().chain(&arc.comers).chain(&arc.old).any(here);
             !mine || arc.readers.iter().any(|reader| others.contains(reader))
         })
-    }
-
-    fn fill_disk(&mut self) -> bool {
-        let length = self.draw(Fault::DiskFull, 200_000, 6_000_000);
-        let Some(victim) = self.victim(Fault::DiskFull, Kind::Server) else { return false };
-        let slot = self.processes[&victim].slot;
-        self.slots[slot].engine.set_full(true);
-        self.schedule.put(self.now + length, Event::DiskFree(slot));
-        true
     }
 
     fn hold(&mut self, fault: Fault, kind: Kind) -> bool {

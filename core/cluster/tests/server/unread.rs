@@ -1,0 +1,96 @@
+//! A write that the next primary has, alone, and cannot read.
+
+use super::house::{House, set};
+use bytes::Bytes;
+use kumo_cluster::{Answer, MemberState, Operation, Refusal, Reply, StoreKey};
+
+/// `a` is stored everywhere. Then `b` is appended, which reaches the second server alone; the first is lost, and the second
+/// cannot read what it has when it settles.
+fn unread() -> (House, StoreKey) {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("a")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.wait(1_000_000);
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(0, 2, 2, &key, append("b")), None, "one has not acknowledged");
+    house.cut_off = None;
+    house.disks[1].damage_key(Some(key.clone()));
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    house.wait(1_000_000);
+    (house, key)
+}
+
+fn append(data: &'static str) -> Operation {
+    Operation::Append { unique: None, data: Bytes::from_static(data.as_bytes()) }
+}
+
+fn value(house: &mut House, seq: u64, key: &StoreKey) -> Bytes {
+    match house.ask(1, seq, seq, key, Operation::Get) {
+        Some(Answer::Reply(Reply::Value { data, .. })) => data,
+        other => panic!("no value: {other:?}"),
+    }
+}
+
+#[test]
+fn it_is_done_once_when_it_can_be_read() {
+    let (mut house, key) = unread();
+    assert_eq!(house.ask(1, 2, 2, &key, append("b")), None, "nobody knows whether it was done");
+    house.disks[1].damage_key(None);
+    house.wait(100_000);
+    assert!(matches!(house.answers.get(&2), Some(Answer::Reply(Reply::Done { .. }))));
+    assert_eq!(value(&mut house, 3, &key), "ab");
+}
+
+#[test]
+fn nothing_is_judged_by_it() {
+    let (mut house, key) = unread();
+    let damaged = Some(Answer::Refused { reason: Refusal::Damaged });
+    let delete = Operation::Delete { unique: None };
+    assert_eq!(house.ask(1, 3, 2, &key, Operation::Get), damaged);
+    assert_eq!(house.ask(1, 4, 2, &key, append("c")), damaged);
+    assert_eq!(house.ask(1, 5, 2, &key, delete), damaged);
+    // Nor when it could be read, before it is committed.
+    house.cut_off = Some(2);
+    house.disks[1].damage_key(None);
+    assert_eq!(house.ask(1, 6, 2, &key, Operation::Get), damaged);
+    house.wait(100_000);
+    assert_eq!(house.ask(1, 7, 2, &key, Operation::Get), Some(Answer::Wait));
+    house.cut_off = None;
+    house.wait(1_000_000);
+    assert_eq!(value(&mut house, 8, &key), "ab");
+}
+
+#[test]
+fn a_set_takes_its_place_and_it_is_done_after_that() {
+    let (mut house, key) = unread();
+    assert_eq!(house.ask(1, 2, 2, &key, append("b")), None);
+    assert!(matches!(house.ask(1, 3, 2, &key, set("c")), Some(Answer::Reply(Reply::Done { .. }))));
+    assert_eq!(house.answers.get(&2), Some(&Answer::Wait), "it asks again");
+    house.disks[1].damage_key(None);
+    assert!(matches!(house.ask(1, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
+    assert_eq!(value(&mut house, 4, &key), "cb");
+}
+
+#[test]
+fn it_goes_with_its_server() {
+    let (mut house, key) = unread();
+    house.publish(|space| space.members[1].state = MemberState::Fault { order: 2 });
+    house.wait(1_000_000);
+    assert!(matches!(house.ask(2, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
+    match house.ask(2, 3, 3, &key, Operation::Get) {
+        Some(Answer::Reply(Reply::Value { data, .. })) => assert_eq!(data, "ab"),
+        other => panic!("no value: {other:?}"),
+    }
+}
+
+#[test]
+fn it_stays_so_in_a_new_space() {
+    let (mut house, key) = unread();
+    house.publish(|_| {});
+    house.wait(1_000_000);
+    assert_eq!(house.ask(1, 2, 2, &key, append("b")), None);
+    house.disks[1].damage_key(None);
+    house.wait(1_000_000);
+    assert!(matches!(house.answers.get(&2), Some(Answer::Reply(Reply::Done { .. }))));
+    assert_eq!(value(&mut house, 3, &key), "ab");
+}
