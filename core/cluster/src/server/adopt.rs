@@ -253,6 +253,10 @@ impl<S: Store> Server<S> {
             let carried = piece.state != State::Gone && !fresh.iter().any(|range| range.contains(key.hash));
             // One that cannot be read is marked still.
             self.unread.remove(&key);
+            if let Some(over) = &pending.over {
+                // Who settles learns of what is in its place, and must not answer it before that is committed.
+                self.ids.disown(over.origin.id);
+            }
             if carried && !unread {
                 self.keep_marked(&key, &pending, before.number(), effects);
             }

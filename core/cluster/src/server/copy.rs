@@ -146,6 +146,7 @@ impl Copies {
 
     /// A write is committed: nobody waits for it any more.
     pub fn committed(&mut self, key: &StoreKey, stamp: Stamp) {
+        self.unreadable.remove(key);
         for copy in self.list.iter_mut().skip(self.next).filter(|copy| !copy.waits.is_empty()) {
             if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
                 copy.waits.remove(key);
@@ -451,6 +452,7 @@ impl<S: Store> Server<S> {
             }
         }
         self.copies.unreadable.retain(|key| !range.contains(key.hash));
+        self.copies.unreadable.extend(pending.iter().filter(|key| self.unread.contains(key)).cloned());
         let Some(world) = &self.world else { return false };
         let (job, space) = (self.copies.job, world.number());
         self.copies.records_sent += records.len() as u64;

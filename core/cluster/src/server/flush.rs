@@ -177,7 +177,7 @@ impl<S: Store> Server<S> {
             }
             let Some(flush) = self.flushes.open.front_mut() else { return };
             flush.after = Some(key.clone());
-            if mine && self.pending.contains_key(&key) {
+            if mine && self.pending.contains_key(&key) && !self.unread.contains(&key) {
                 if !self.settings.broken.is(Mutation::FlushPassesPending) {
                     flush.behind.insert(key);
                 }
@@ -213,7 +213,8 @@ impl<S: Store> Server<S> {
     /// A tombstone, if there is a value. Nothing is under way for the key.
     fn flush_key(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) {
         let head = match self.store.head(key.hash, &key.key) {
-            Ok(Some(head)) if head.kind == Kind::Value => head,
+            // Of one that cannot be read the others may have a value.
+            Ok(Some(head)) if head.kind == Kind::Value || self.unread.contains(&key) => head,
             Ok(_) => return self.flushes.committed(&key),
             Err(fault) => {
                 self.store_fault(&fault, effects);

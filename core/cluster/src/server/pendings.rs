@@ -26,10 +26,24 @@ pub(crate) struct Pending {
     /// Who has not acknowledged.
     pub waiting: Few,
     pub frames: Frames,
-    /// The store still has the version before, which reads may show. Not so for what a settlement took over.
+    /// The store still has the version before, which reads may show.
     pub shows_old: bool,
+    /// By a settlement: it may have been answered already.
+    pub taken_over: bool,
+    /// The store may have this very version, but does not show it.
+    pub unshown: bool,
+    /// A write that could not be read, in whose place this one is, with who waits for its answer: it was done before this
+    /// one, and is known to be when this one is committed.
+    pub over: Option<Box<Over>>,
     /// Later requests for the key, in order.
     queue: Queue,
+}
+
+/// A write in whose place there is another.
+#[derive(Clone, Debug)]
+pub(crate) struct Over {
+    pub origin: Origin,
+    pub waiter: Option<(ConnectionId, u64)>,
 }
 
 pub(crate) type Queue = VecDeque<(ConnectionId, Request)>;
@@ -116,18 +130,39 @@ impl Pending {
             waiting: Few::default(),
             frames: Frames::default(),
             shows_old: true,
+            taken_over: false,
+            unshown: false,
+            over: None,
             queue: VecDeque::new(),
         }
     }
 
+    /// As a settlement takes it over: the store may hold this version already, and the one before is not to be had.
+    pub fn taken_over(record: Record, origin: Option<Origin>) -> Pending {
+        Pending { shows_old: false, taken_over: true, ..Pending::new(record, origin) }
+    }
+
     pub fn is_of(&self, id: RequestId) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.id == id)
+        self.origin.as_ref().is_some_and(|origin| origin.id == id) || self.is_over(id)
+    }
+
+    fn is_over(&self, id: RequestId) -> bool {
+        self.over.as_ref().is_some_and(|over| over.origin.id == id)
+    }
+
+    /// A retry: its sender takes the place of the earlier one.
+    pub fn join(&mut self, id: RequestId, from: ConnectionId) {
+        match &mut self.over {
+            Some(over) if over.origin.id == id => over.waiter = Some((from, id.seq)),
+            _itself => self.waiter = Some((from, id.seq)),
+        }
     }
 
     /// Everybody who waits for this write or behind it.
     pub fn everyone(&self) -> impl Iterator<Item = (ConnectionId, u64)> + '_ {
         let queued = self.queue.iter().map(|(connection, request)| (*connection, request.id.seq));
-        self.waiter.into_iter().chain(queued)
+        let over = self.over.as_ref().and_then(|over| over.waiter);
+        self.waiter.into_iter().chain(over).chain(queued)
     }
 
     fn bytes(&self, key_bytes: usize) -> usize {

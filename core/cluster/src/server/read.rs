@@ -250,8 +250,14 @@ impl<S: Store> Server<S> {
         };
         // A mark of this space came after the question: its watermark clears it.
         let here = self.world.as_ref().map(|world| world.number());
-        if committed {
-            self.dirty.remove_if(key, |mark| Some(mark.epoch) != here);
+        let Some(mark) = self.dirty.get(key).filter(|mark| committed && Some(mark.epoch) != here) else {
+            return;
+        };
+        // A settlement may have disowned its id, when the disk did not show the record.
+        let origin = mark.origin.clone().filter(|_| held.is_some());
+        self.dirty.remove(key);
+        if let Some(origin) = origin.filter(|origin| !self.gateway_expired(origin.id.gateway)) {
+            self.ids.remember(origin.id, key.hash, origin.reply);
         }
     }
 

@@ -104,11 +104,12 @@ impl<S: Store> Server<S> {
             }
             self.resend_refused(index as u16, effects);
         }
-        // Those that wait for copies would keep the others from their turn.
+        // Those that wait for copies, or for the disk, would keep the others from their turn.
         let ready = self
             .pending
             .iter()
-            .filter(|(key, pending)| pending.waiting.is_empty() && !self.waits_for_copies(key, pending));
+            .filter(|(key, pending)| pending.waiting.is_empty() && !self.waits_for_copies(key, pending))
+            .filter(|(key, _)| !self.unread.contains(key));
         let ready: Vec<StoreKey> =
             ready.map(|(key, _)| key.clone()).take(self.settings.limits.swept_max).collect();
         for key in ready {

@@ -5,8 +5,8 @@
 
 use super::Server;
 use super::judge;
-use super::pendings::Pending;
-use crate::{Answer, Fault, Head, Origin, Record, Refusal, Request, ServerEffect, Store, StoreKey};
+use super::pendings::{Over, Pending};
+use crate::{Fault, Head, Origin, Record, Refusal, Request, ServerEffect, Store, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
@@ -44,8 +44,8 @@ impl<S: Store> Server<S> {
         let Some(world) = &self.world else { return };
         self.clock = self.clock.max(head.stamp.clock);
         let (stamp, kind, expiry) = (head.stamp, head.kind, head.expiry);
-        let mut pending = Pending::new(Record { stamp, kind, flags: 0, expiry, data: Bytes::new() }, origin);
-        pending.shows_old = false;
+        let record = Record { stamp, kind, flags: 0, expiry, data: Bytes::new() };
+        let mut pending = Pending::taken_over(record, origin);
         pending.waiting = world.others(world.arc(world.piece(key.hash))).collect();
         self.pending.insert(key.clone(), pending);
         self.unread.keys.insert(key);
@@ -77,15 +77,13 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Something takes its place: it was never done. Whoever asked for it asks again.
-    pub(super) fn give_up_unread(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
-        let Some((pending, _)) = self.pending.remove(key) else { return };
-        if let Some(origin) = pending.origin {
-            self.ids.disown(origin.id);
-        }
-        if let Some((connection, seq)) = pending.waiter {
-            self.answer(connection, seq, Answer::Wait, effects);
-        }
+    /// Something takes its place. It may have been committed and shown, so it comes before that; and it may not have been,
+    /// so nobody is told before that is committed.
+    pub(super) fn put_over_unread(&mut self, key: &StoreKey, pending: &mut Pending) {
+        let Some((unread, _)) = self.pending.remove(key) else { return };
+        // What the store has may not be committed.
+        pending.shows_old = false;
+        pending.over = unread.origin.map(|origin| Box::new(Over { origin, waiter: unread.waiter }));
     }
 }
 

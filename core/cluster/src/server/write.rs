@@ -71,10 +71,7 @@ impl<S: Store> Server<S> {
         // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
         // before this server was primary, and its write not committed yet.
         if self.pending.get(&key).is_some_and(|pending| pending.is_of(request.id)) {
-            if self.unread.contains(&key) && !judge::depends_on_version(&request.operation) {
-                return self.execute(now, from, request, key, effects);
-            }
-            return self.join(&key, from, seq);
+            return self.join(&key, from, request.id);
         }
         match self.ids.look(request.id) {
             Known::Done(reply) => {
@@ -113,10 +110,9 @@ impl<S: Store> Server<S> {
         }
     }
 
-    fn join(&mut self, key: &StoreKey, from: ConnectionId, seq: u64) {
+    fn join(&mut self, key: &StoreKey, from: ConnectionId, id: RequestId) {
         let Some(pending) = self.pending.get_mut(key) else { return };
-        // A retry: its sender takes the place of the earlier one.
-        pending.waiter = Some((from, seq));
+        pending.join(id, from);
     }
 
     /// Rules 4 and 5.
@@ -268,9 +264,7 @@ impl<S: Store> Server<S> {
         effects: &mut Vec<ServerEffect>,
     ) {
         if self.unread.remove(&key) {
-            self.give_up_unread(&key, effects);
-            // What the store has is not committed.
-            pending.shows_old = false;
+            self.put_over_unread(&key, &mut pending);
         }
         let Some(world) = &self.world else { return };
         let arc = world.arc(world.piece(key.hash));
@@ -354,9 +348,12 @@ impl<S: Store> Server<S> {
     pub(super) fn resend_waiting(&mut self, now: Time, to: u16, effects: &mut Vec<ServerEffect>) {
         let link = &mut self.links[usize::from(to)];
         link.resent(now);
-        if link.has_overlooked() {
-            self.resend_more(to, effects);
-        } else if let Some((seq, key)) = link.next_probe() {
+        if link.has_overlooked() && self.resend_more(to, effects) {
+            return;
+        }
+        // Also when what was overlooked may not be sent, since other frames that were dropped count as on their way: one
+        // that is acknowledged shows that they were.
+        if let Some((seq, key)) = self.links[usize::from(to)].next_probe() {
             self.resend_one(to, seq, &key, effects);
         }
     }
@@ -431,7 +428,7 @@ impl<S: Store> Server<S> {
     /// with it.
     pub(super) fn waits_for_copies(&self, key: &StoreKey, pending: &Pending) -> bool {
         let Some(world) = &self.world else { return true };
-        let asked_here = pending.origin.is_some() && pending.shows_old;
+        let asked_here = pending.origin.is_some() && !pending.taken_over;
         asked_here && self.has_few_copies(world.arc(world.piece(key.hash)))
     }
 
@@ -445,6 +442,7 @@ impl<S: Store> Server<S> {
         }
         // Of what was asked here the store has the version before. What a settlement took over it may have already.
         let held = !pending.shows_old
+            && !pending.unshown
             && matches!(self.store.head(key.hash, &key.key), Ok(Some(head)) if head.stamp == pending.record.stamp);
         if !held && let Err(fault) = self.store.put(key.hash, &key.key, &pending.record) {
             // All others have it. It stays pending, and the next tick tries again.
@@ -460,8 +458,10 @@ impl<S: Store> Server<S> {
         }
         self.copies.committed(key, pending.record.stamp);
         self.flushes.committed(key);
-        if let Some(origin) = pending.origin {
-            if let Some((connection, seq)) = pending.waiter {
+        let over = pending.over.map(|over| (over.origin, over.waiter));
+        let done = over.into_iter().chain(pending.origin.map(|origin| (origin, pending.waiter)));
+        for (origin, waiter) in done {
+            if let Some((connection, seq)) = waiter {
                 self.answer(connection, seq, Answer::Reply(origin.reply.clone()), effects);
             }
             self.ids.remember(origin.id, key.hash, origin.reply);

@@ -281,3 +281,27 @@ fn all_marks_are_asked_about_in_turn() {
     assert!((8..=12).contains(&asked.len()), "two at a time: {}", asked.len());
     assert_eq!(asked.into_iter().collect::<BTreeSet<_>>(), keys.into_iter().collect::<BTreeSet<_>>());
 }
+
+/// A large frame that was sent again and dropped fills the window, and one that was overlooked before it is to go.
+#[test]
+fn what_was_dropped_does_not_keep_what_was_overlooked_from_being_sent() {
+    let mut house = House::new(3, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 4);
+    let epoch = house.space.number;
+    house.cut_off = Some(1);
+    let values = [Bytes::from_static(b"small"), large(20), Bytes::from_static(b"small")];
+    for ((seq, key), data) in (1..).zip(&keys).zip(values) {
+        let set = Operation::Set { flags: 0, expiry: 0, data };
+        assert_eq!(house.ask(0, seq, 1, key, set), None);
+    }
+    house.step(0, ServerInput::Server(server(1), Message::Replicated { epoch, first: 3, last: 3 }));
+    assert_eq!(numbers(&sent_in(&mut house, 0, 1, 1_000_000))[0], 1);
+    assert_eq!(house.ask(0, 4, 1, &keys[3], set("small")), None);
+    house.step(0, ServerInput::Server(server(1), Message::Replicated { epoch, first: 4, last: 4 }));
+    let mut again = BTreeSet::new();
+    for _ in 0..2 {
+        again.extend(numbers(&sent_in(&mut house, 0, 1, 20_000_000)));
+    }
+    assert_eq!(again, BTreeSet::from([1, 2]));
+    assert!(numbers(&sent_in(&mut house, 0, 1, 20_000_000)).contains(&1), "it comes again and again");
+}

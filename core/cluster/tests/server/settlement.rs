@@ -108,6 +108,7 @@ fn the_next_primary_does_not_trust_an_id_whose_record_it_cannot_read() {
     house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
     house.wait(1_000_000);
     house.disks[1].damage_key(None);
+    house.wait(100_000);
     let told = house.ask(1, 1, 1, &key, set("new"));
     let Some(Answer::Reply(Reply::Done { clock: done })) = told else { panic!("not done: {told:?}") };
     for owner in [1, 2] {

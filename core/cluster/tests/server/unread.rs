@@ -2,12 +2,20 @@
 
 use super::house::{House, set};
 use bytes::Bytes;
-use kumo_cluster::{Answer, MemberState, Operation, Refusal, Reply, StoreKey};
+use kumo_cluster::{
+    Answer, GatewayId, MemberState, Message, Operation, Refusal, Reply, RequestId, ServerInput, StoreKey,
+};
+use kumo_session::ConnectionId;
 
 /// `a` is stored everywhere. Then `b` is appended, which reaches the second server alone; the first is lost, and the second
 /// cannot read what it has when it settles.
 fn unread() -> (House, StoreKey) {
-    let mut house = House::new(3, 3, 1);
+    unread_with(1)
+}
+
+/// With so many copies of every write at least.
+fn unread_with(copies_min: usize) -> (House, StoreKey) {
+    let mut house = House::new(3, 3, copies_min);
     let key = house.keys_of(&[0, 1, 2], 1).remove(0);
     assert!(matches!(house.ask(0, 1, 1, &key, set("a")), Some(Answer::Reply(Reply::Done { .. }))));
     house.wait(1_000_000);
@@ -60,15 +68,71 @@ fn nothing_is_judged_by_it() {
     assert_eq!(value(&mut house, 8, &key), "ab");
 }
 
+/// It may have been shown before: done after the set, it would be done twice.
 #[test]
-fn a_set_takes_its_place_and_it_is_done_after_that() {
+fn a_set_takes_its_place_and_it_was_done_before_that() {
     let (mut house, key) = unread();
     assert_eq!(house.ask(1, 2, 2, &key, append("b")), None);
-    assert!(matches!(house.ask(1, 3, 2, &key, set("c")), Some(Answer::Reply(Reply::Done { .. }))));
-    assert_eq!(house.answers.get(&2), Some(&Answer::Wait), "it asks again");
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(1, 3, 2, &key, set("c")), None);
+    assert_eq!(house.ask(1, 2, 2, &key, append("b")), None, "not before the set is committed");
+    house.cut_off = None;
+    house.wait(1_000_000);
+    for seq in [2, 3] {
+        assert!(matches!(house.answers.get(&seq), Some(Answer::Reply(Reply::Done { .. }))));
+    }
     house.disks[1].damage_key(None);
     assert!(matches!(house.ask(1, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
-    assert_eq!(value(&mut house, 4, &key), "cb");
+    assert_eq!(value(&mut house, 4, &key), "c");
+}
+
+#[test]
+fn a_set_in_its_place_needs_its_copies() {
+    let (mut house, key) = unread_with(2);
+    house.cut_off = Some(2);
+    assert_eq!(house.ask(1, 3, 2, &key, set("c")), None);
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 2 });
+    house.wait(1_000_000);
+    assert_eq!(house.answers.get(&3), None, "one copy");
+}
+
+#[test]
+fn a_flush_does_not_wait_for_it() {
+    let (mut house, key) = unread();
+    let id = RequestId { gateway: GatewayId(8), seq: 9 };
+    let message = Message::Flush { space: house.space.number, id, lowest_open: 9, prefix: Bytes::new() };
+    house.step(1, ServerInput::Gateway(ConnectionId(2), message));
+    house.wait(1_000_000);
+    assert!(house.flushed.iter().any(|&(at, _, seq)| (at, seq) == (1, 9)));
+    house.disks[1].damage_key(None);
+    house.wait(1_000_000);
+    assert_eq!(house.ask(1, 10, 10, &key, Operation::Get), Some(Answer::Missing));
+}
+
+/// The others have it and know that it is committed, but for one that cannot read it when the second settles.
+#[test]
+fn who_could_not_read_it_knows_that_it_was_done() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("a")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.wait(1_000_000);
+    assert!(matches!(house.ask(0, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
+    // What says so does not reach it.
+    house.cut_off = Some(2);
+    house.wait(1_000_000);
+    house.cut_off = None;
+    house.disks[2].damage_key(Some(key.clone()));
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    house.wait(3_000_000);
+    house.disks[2].damage_key(None);
+    house.wait(3_000_000);
+    house.publish(|space| space.members[1].state = MemberState::Fault { order: 2 });
+    house.wait(1_000_000);
+    assert!(matches!(house.ask(2, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
+    match house.ask(2, 3, 3, &key, Operation::Get) {
+        Some(Answer::Reply(Reply::Value { data, .. })) => assert_eq!(data, "ab"),
+        other => panic!("no value: {other:?}"),
+    }
 }
 
 #[test]
