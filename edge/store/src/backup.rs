@@ -99,6 +99,10 @@ impl Files {
         // Linked segments must be on the disk by themselves. What comes after this is in what is copied.
         self.log.sync()?;
         let segments = self.log.cut()?;
+        if let Some((damaged, _)) = segments.iter().find(|(one, _)| one.damaged.load(Ordering::Relaxed)) {
+            let text = format!("{}: damaged: a backup of it would be refused", damaged.path.display());
+            return Err(Fault::Damaged(text).into());
+        }
         let mut backup = Backup::default();
         let active = segments.last().map(|(active, _)| active.number);
         for (segment, bytes) in &segments {

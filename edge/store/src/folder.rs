@@ -43,6 +43,8 @@ pub struct Folder {
     pub path: PathBuf,
     /// It was a copy when it was opened: whole, so that what does not read is damage and was not torn by a crash.
     pub copy: bool,
+    /// A store is being made of a copy, in this try or in one before.
+    pub was_copy: bool,
     _lock: Lock,
     /// Notes are written one after the other. True: the disk knows which file has which note.
     pub noting: Mutex<bool>,
@@ -86,10 +88,12 @@ impl Folder {
         if let Some(listing) = listing {
             Manifest::check(&*disk, path, listing)?;
         }
+        let was_copy = disk.what(&path.join(MANIFEST)).map_err(failed)? != What::Missing;
         let folder = Folder {
             disk,
             path: path.into(),
             copy: listing.is_some(),
+            was_copy,
             _lock: lock,
             noting: Mutex::new(false),
             roomless: Mutex::default(),
@@ -100,12 +104,40 @@ impl Folder {
         Ok((folder, format.is_none()))
     }
 
-    /// Makes it a store that is written to, once all of it was read: a copy that is refused stays a copy.
+    /// Makes it a store that is written to, once all of it was read: a copy that is refused stays a copy. From here on an end
+    /// may be torn. The format is on the disk before the manifest goes ([`Folder::made`]), so a crash leaves a whole copy or
+    /// a store. A manifest beside the format of a store is left of a try that ended in between, perhaps since the disk
+    /// failed: then the format is written again.
     pub fn begin(&self) -> Result<(), Fault> {
-        release(&*self.disk, &self.path)?;
+        if self.copy {
+            self.sync_all()?;
+        }
+        if self.was_copy {
+            Format::Store.write(&*self.disk, &self.path)?;
+        }
         self.tidy()?;
         self.reserve();
         Ok(())
+    }
+
+    /// A copy that somebody made may not be on the disk yet: its hints do not speak for that, and what is stored from now on
+    /// must not depend on it.
+    fn sync_all(&self) -> Result<(), Fault> {
+        for name in self.names()?.iter().filter(|name| is_ours(name) && *name != LOCK) {
+            let path = self.path.join(name);
+            let synced = self.disk.open(&path, Access::Read).and_then(|file| file.sync());
+            synced.map_err(|error| fault("sync", &path, &error))?;
+        }
+        self.disk.sync_folder(&self.path).map_err(|error| fault("sync", &self.path, &error))
+    }
+
+    /// The store that was made of a copy writes nothing any more to what was copied.
+    pub fn made(&self) -> Result<(), Fault> {
+        if !self.was_copy {
+            return Ok(());
+        }
+        let manifest = self.path.join(MANIFEST);
+        self.disk.remove(&manifest).map_err(|error| fault("remove", &manifest, &error))
     }
 
     /// The refusal of a copy in which a file does not read from there on.
@@ -173,18 +205,6 @@ impl Format {
         let written = write_whole(disk, path, FORMAT, &[line.as_bytes()]);
         written.map_err(|error| fault("write", &path.join(FORMAT), &error))
     }
-}
-
-/// Makes a store of a copy that was found whole, before any of its files changes: from here on an end may be torn. The
-/// format is on the disk before the manifest goes, so a crash leaves a whole copy or a store. A manifest beside the format
-/// of a store is left of a try that ended in between, perhaps since the disk failed: then the format is written again.
-fn release(disk: &dyn Disk, path: &Path) -> Result<(), Fault> {
-    let manifest = path.join(MANIFEST);
-    if disk.what(&manifest).map_err(|error| fault("open", &manifest, &error))? == What::Missing {
-        return Ok(());
-    }
-    Format::Store.write(disk, path)?;
-    disk.remove(&manifest).map_err(|error| fault("remove", &manifest, &error))
 }
 
 /// What to say of a file where a folder should be.

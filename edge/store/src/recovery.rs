@@ -90,6 +90,7 @@ impl<'a> Recovery<'a> {
             folder.begin()?;
             recovery.drop_spare()?;
             recovery.make_ready()?;
+            folder.made()?;
         }
         for shard in shards.all() {
             recovery.opened.items += shard.index.items;
@@ -271,7 +272,7 @@ impl<'a> Recovery<'a> {
     fn make_ready(&mut self) -> Result<(), Fault> {
         let last = self.segments.keys().next_back().copied();
         // Several stores may be made of one copy: what each of them writes is in segments with salts of their own.
-        let active = last.filter(|last| !self.folder.copy && self.open_ended.contains(last));
+        let active = last.filter(|last| !self.folder.was_copy && self.open_ended.contains(last));
         for number in &self.open_ended {
             let segment = &self.segments[number];
             let written = segment.written();

@@ -183,6 +183,12 @@ fn a_needed_record_that_is_damaged_keeps_its_segment() {
     assert!(core.files().unwrap().log.closed_segments()[0].damaged.load(Ordering::Relaxed));
     assert!(matches!(core.get(key(2).hash, &key(2).key), Err(Fault::Damaged(_))));
     assert_eq!(core.get(key(3).hash, &key(3).key), Ok(Some(record(3, 20))));
+    // A backup of it would be refused.
+    let refused = core.backup(Path::new("/backup"), &[]).map_err(|error| error.to_string());
+    assert!(
+        refused.as_ref().is_err_and(|error| error.contains("0000000001.segment: damaged")),
+        "{refused:?}"
+    );
 }
 
 /// However its closing is cut short, in the end it has no more space than bytes, and all of these.

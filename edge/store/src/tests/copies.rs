@@ -356,6 +356,7 @@ fn a_copy_that_never_had_a_manifest_is_opened_as_it_is() {
 #[test]
 fn a_crash_while_a_copy_is_opened_leaves_one_that_can_be_opened() {
     let (whole, mut model) = backed_up();
+    let last = segments(&whole).pop().unwrap();
     let written = |core: &Core| {
         let (key, record) = (key(5), record(5000, 300));
         core.put(key.hash, &key.key, &record)?;
@@ -390,8 +391,31 @@ fn a_crash_while_a_copy_is_opened_leaves_one_that_can_be_opened() {
             assert!(found == model || !wrote && found == older, "{context}");
             assert_eq!(core.note("space"), Ok(Some(b"seven".to_vec())), "{context}");
             assert!(!disk.names().contains(&file("MANIFEST")), "{context}");
+            // Other stores made of it have the same salt there.
+            written(&core).unwrap();
+            let grown = disk.content(&last).len() - whole.content(&last).len();
+            assert!(grown < record(5000, 300).data.len(), "{context}: {grown} bytes behind what was copied");
         }
     }
+}
+
+/// Whoever copied it did not wait for the disk.
+#[test]
+fn what_is_written_to_a_copy_does_not_depend_on_what_the_disk_does_not_have_yet() {
+    let (disk, mut model) = backed_up();
+    let at = Path::new("/copied");
+    disk.create_folder(at).unwrap();
+    for path in disk.names().iter().filter(|path| path.starts_with(BACKUP)) {
+        let copied = disk.create(&at.join(path.file_name().unwrap())).unwrap();
+        copied.write_at(0, &disk.content(path)).unwrap();
+    }
+    let (core, _) = open_at(&disk, "/copied", Sync::Always).unwrap();
+    core.put(key(5).hash, &key(5).key, &record(5000, 300)).unwrap();
+    core.commit().unwrap();
+    drop(core);
+    disk.crash(Crash::PowerFailed);
+    model.insert(key(5), record(5000, 300));
+    assert!(content(&open_at(&disk, "/copied", Sync::Always).unwrap().0) == model);
 }
 
 /// The folder that has the name is complete, whenever the power fails.
