@@ -122,14 +122,14 @@ impl Connection {
     }
 
     fn read(&mut self, bytes_max: usize) -> Result<Option<Advance>, String> {
-        let Socket::Open(stream) = &mut self.socket else { return Ok(None) };
         if self.stage == Stage::Leaving || self.paused {
             return Ok(None);
         }
-        if self.slows && self.outbox.len() > OUT_BYTES_PAUSE {
+        if self.has_much_unread() {
             self.full = true;
             return Ok(None);
         }
+        let Socket::Open(stream) = &mut self.socket else { return Ok(None) };
         if self.ended {
             return Ok(None);
         }
@@ -209,6 +209,15 @@ impl Connection {
             self.signal.raise();
         }
         self.paused = paused;
+    }
+
+    /// What comes is read: nothing has to wait for it.
+    pub fn is_read(&self) -> bool {
+        self.stage == Stage::Open && !self.paused && !self.has_much_unread()
+    }
+
+    fn has_much_unread(&self) -> bool {
+        self.slows && self.outbox.len() > OUT_BYTES_PAUSE
     }
 
     /// From now on it is not read while its answers pile up.

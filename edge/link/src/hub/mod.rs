@@ -118,6 +118,11 @@ impl Hub {
         self.short
     }
 
+    /// What it sends is read.
+    pub fn is_read(&self, id: ConnectionId) -> bool {
+        self.get(id).is_some_and(|connection| connection.is_read())
+    }
+
     /// It has taken nothing of its answers for as long as [`bound_left`](Hub::bound_left) says, in which there was no memory.
     pub fn is_stuck(&self, id: ConnectionId) -> bool {
         self.get(id).is_some_and(|connection| connection.stuck_looks > self.looks_max)

@@ -517,8 +517,9 @@ impl Clients {
         else {
             return;
         };
-        let must_wait = client.held.as_ref().is_some_and(|request| client.must_wait(request));
-        if !must_wait && self.room.frees(id, &mut client.share) {
+        // Who stands in line had nothing to wait for but room.
+        let waits = !client.share.waits && client.held.as_ref().is_some_and(|one| client.must_wait(one));
+        if !waits && self.room.frees(id, &mut client.share) {
             client.paused = false;
             hub.pause(id, false);
             self.read(now, id, hub, inputs);

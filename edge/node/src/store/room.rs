@@ -30,6 +30,8 @@ pub struct Share {
     pub decoded: usize,
     /// The size of the request that has come in part, if there is room for it.
     pub promised: usize,
+    /// How many bytes of it there are to come at most.
+    expected: usize,
     /// What the one that was decoded last was promised.
     granted: usize,
     /// It stands in line, and what for.
@@ -68,9 +70,15 @@ impl Room {
     pub fn promise(&self, share: &mut Share, here: usize, missing: usize) -> bool {
         // A line says nowhere how long it is, nor how many keys are in it.
         let is_line = missing == 1 && here > LINE_BYTES_MAX;
-        let size = if is_line { here.max(LINE_BYTES) } else { here + missing + CALL_BYTES };
-        // Who has sent all that it began owes nothing, and is judged by what comes next.
-        if here == 0 || size <= share.promised || share.has_free(size) {
+        let least = here + missing + CALL_BYTES;
+        let size = if is_line { here.max(LINE_BYTES) } else { least };
+        // Who has sent all that it began owes nothing, and is judged by what comes next. Of what there is room for, the last
+        // byte is no line.
+        if here == 0 || least <= share.promised {
+            return true;
+        }
+        if share.has_free(size) {
+            share.turn = false;
             return true;
         }
         if !self.is_open(share) {
@@ -81,6 +89,7 @@ impl Room {
             share.looks = 0;
         }
         share.promised = size;
+        share.expected = if is_line { KEYS_LINE_BYTES_MAX } else { size };
         true
     }
 
@@ -114,7 +123,7 @@ impl Room {
     pub fn frees(&mut self, id: ConnectionId, share: &mut Share) -> bool {
         if share.waits && share.has_free(share.needs) {
             self.line.retain(|waiting| *waiting != id);
-            share.go_on();
+            share.waits = false;
         }
         !share.waits
     }
@@ -174,7 +183,7 @@ impl Share {
             return false;
         }
         self.looks += 1;
-        self.looks > LATE_SECONDS + SEND_SECONDS * here.min(self.promised) / self.promised
+        self.looks > LATE_SECONDS + SEND_SECONDS * here.min(self.expected) / self.expected.max(1)
     }
 
     fn has_free(&self, bytes: usize) -> bool {
@@ -198,3 +207,43 @@ const LOOK_MICROS: u64 = 1_000_000;
 /// have room it shares a line of 4 MiB/s.
 const LATE_SECONDS: usize = 10;
 const SEND_SECONDS: usize = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A room of which nothing is left, and somebody in line.
+    fn short() -> Room {
+        let mut room = Room::new(1);
+        room.count(&mut Share::default(), FREE_BYTES + 1);
+        room.wait(ConnectionId(9), &mut Share::default());
+        room
+    }
+
+    #[test]
+    fn the_last_byte_of_what_was_promised_is_no_line() {
+        let (open, short, mut share) = (Room::new(1), short(), Share::default());
+        assert!(open.promise(&mut share, 20_000, 980_000));
+        assert!(short.promise(&mut share, 999_999, 1));
+        assert!(share.promised < 2_000_000, "{}", share.promised);
+    }
+
+    #[test]
+    fn who_needs_no_room_any_more_has_no_turn_for_later() {
+        let (mut room, mut share) = (short(), Share { taken: FREE_BYTES, ..Share::default() });
+        assert!(!room.promise(&mut share, 1000, 100));
+        room.wait(ConnectionId(1), &mut share);
+        share.taken = 0;
+        assert!(room.frees(ConnectionId(1), &mut share));
+        assert!(room.promise(&mut share, 1000, 100), "it is free");
+        assert!(!room.promise(&mut share, 1100, 1_000_000), "this is not");
+    }
+
+    #[test]
+    fn a_line_of_keys_has_as_long_as_anything_else() {
+        let (open, mut share) = (Room::new(1), Share::default());
+        assert!(open.promise(&mut share, LINE_BYTES_MAX + 1, 1));
+        let late = (1..).find(|_| share.is_late(KEYS_LINE_BYTES_MAX - 1)).unwrap_or(0);
+        assert!(late > LATE_SECONDS + SEND_SECONDS / 2, "{late}");
+    }
+}

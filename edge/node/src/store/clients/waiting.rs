@@ -30,7 +30,8 @@ impl Clients {
         let mut late: Vec<(usize, ConnectionId)> = Vec::new();
         for (&id, client) in &mut self.clients {
             let here = hub.inbox(id).map_or(0, |inbox| inbox.len());
-            let is_late = client.share.is_late(here) || hub.is_stuck(id);
+            // Whoever is not read cannot go on.
+            let is_late = (hub.is_read(id) && client.share.is_late(here)) || hub.is_stuck(id);
             if is_late && client.share.counted() > 0 {
                 late.push((client.share.counted(), id));
             }
