@@ -291,8 +291,8 @@ impl<S: Store> Server<S> {
         if !world.all_normal(range) {
             return false;
         }
-        let id_of = |(_, pending): (&StoreKey, &Pending)| pending.origin.as_ref().map(|origin| origin.id);
-        let under_way: BTreeSet<RequestId> = self.pending_in(range).filter_map(id_of).collect();
+        let under_way: BTreeSet<RequestId> =
+            self.pending_in(range).flat_map(|(_, pending)| pending.ids()).collect();
         let mut part = self.ids.part(after, self.settings.limits.ids_looked_max, |id, hash| {
             range.contains(hash) && !under_way.contains(&id)
         });

@@ -143,11 +143,13 @@ impl Pending {
     }
 
     pub fn is_of(&self, id: RequestId) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.id == id) || self.is_over(id)
+        self.ids().any(|one| one == id)
     }
 
-    fn is_over(&self, id: RequestId) -> bool {
-        self.over.as_ref().is_some_and(|over| over.origin.id == id)
+    /// Of what is done when it is committed, and not before.
+    pub fn ids(&self) -> impl Iterator<Item = RequestId> + '_ {
+        let over = self.over.as_ref().map(|over| over.origin.id);
+        self.origin.as_ref().map(|origin| origin.id).into_iter().chain(over)
     }
 
     /// A retry: its sender takes the place of the earlier one.
