@@ -40,7 +40,7 @@ pub struct Daemon {
     pub session_timeout: Duration,
     /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time.
     /// With --data it never does so: it waits for its disk
-    #[arg(long, value_name = "MICROSECONDS", default_value = "300", value_parser = crate::target::linger)]
+    #[arg(long, value_name = "MICROSECONDS", default_value = "150", value_parser = crate::target::linger)]
     pub linger: Duration,
     #[command(flatten)]
     http: Http,

@@ -126,9 +126,8 @@ impl Linger {
     }
 }
 
-/// What a process is told unless it is told otherwise: about what it takes to ask another one and to
-/// hear its answer, where processors are slow to wake.
-pub const LINGER: Duration = Duration::from_micros(300);
+/// What a process is told unless it is told otherwise: about what it takes to ask another one and to hear its answer.
+pub const LINGER: Duration = Duration::from_micros(150);
 
 /// What comes within so many times that comes soon: where nobody sleeps, all comes sooner.
 const SOON: u64 = 2;

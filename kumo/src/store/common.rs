@@ -49,7 +49,7 @@ pub struct Common {
     pub write_threads: u16,
     /// How long it looks for more before it sleeps, when it has much to do; 0: answers take longer and less processor time.
     /// A manager does so only with --memory: else it waits for its disk
-    #[arg(long, value_name = "MICROSECONDS", default_value = "300", value_parser = crate::target::linger)]
+    #[arg(long, value_name = "MICROSECONDS", default_value = "150", value_parser = crate::target::linger)]
     pub linger: Duration,
     /// What -d started: says on standard output when it is ready, and leaves its terminal
     #[arg(long, hide = true, requires = "daemon")]

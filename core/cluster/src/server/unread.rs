@@ -1,7 +1,7 @@
-//! [`Unread`]: versions that a settlement found marked at this server, and nowhere else, and that the disk does not show.
+//! [`Unread`]: versions that a settlement found marked at this server, and listed by nobody, and that the disk does not show.
 //!
 //! Nobody can say what they are, so they are neither done nor undone: they stay pending until they can be read and are
-//! carried forward as any other, or until a set puts something in their place. (Rule 11)
+//! carried forward as any other, or until a set or a flush puts something in their place. (Rule 11)
 
 use super::Server;
 use super::judge;
