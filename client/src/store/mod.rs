@@ -26,7 +26,7 @@ pub struct StoreOptions {
     pub request_for: Duration,
     /// Read at any server of a key in turn, not only at its first: for hot keys.
     pub spread_reads: bool,
-    /// The longest value that is sent.
+    /// The longest value that is sent: at most 64 MiB.
     pub value_bytes_max: usize,
 }
 
@@ -93,7 +93,7 @@ impl Store {
         let nonce = random()?;
         let (orders, receiver) = mpsc::channel(ORDERS_MAX);
         Carrier::start(options.settings(nonce), &options.managers, receiver, random()? as u64);
-        Ok(Store { orders, value_bytes_max: options.value_bytes_max })
+        Ok(Store { orders, value_bytes_max: options.value_bytes_max.min(VALUE_BYTES_MAX) })
     }
 
     pub async fn get(&self, key: impl Into<Bytes>) -> Result<Option<Item>, StoreError> {
@@ -314,5 +314,21 @@ fn random() -> Result<u128, StoreError> {
     Ok(u128::from_le_bytes(bits))
 }
 
+/// What every server can take.
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
 /// Calls that wait to be taken up; a caller beyond them waits for its turn.
 const ORDERS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_no_server_takes_is_not_sent() {
+        let options = StoreOptions { value_bytes_max: usize::MAX, ..StoreOptions::default() };
+        let store = Store::open(&options).expect("a store");
+        let value = vec![0; VALUE_BYTES_MAX + 1];
+        assert!(matches!(store.set("key", value, 0, 0).await, Err(StoreError::TooLarge)));
+    }
+}

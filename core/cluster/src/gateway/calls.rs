@@ -84,11 +84,15 @@ impl Gateway {
             return;
         };
         match answer {
-            // Final wherever it comes from: the id is remembered with it.
-            Answer::Reply(_) => self.close(slot, Ok(answer), effects),
             Answer::Unknown => self.close(slot, Err(GatewayError::Unknown), effects),
-            Answer::Missing | Answer::NotStored | Answer::Exists | Answer::NotNumeric | Answer::TooLarge => {
-                // Of a write, another try may be in another server's hands: what that one says counts.
+            Answer::Reply(_)
+            | Answer::Missing
+            | Answer::NotStored
+            | Answer::Exists
+            | Answer::NotNumeric
+            | Answer::TooLarge => {
+                // Of a write, another try may be in another server's hands: what that one says counts. If the write was done
+                // it says the same; and if it does not know of it, it may be about to do it.
                 if self.slots.get(slot).is_get() || self.is_asked(slot, from) {
                     self.close(slot, Ok(answer), effects);
                 }

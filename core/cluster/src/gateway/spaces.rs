@@ -67,8 +67,12 @@ impl Gateway {
 
     pub(super) fn server_up(&mut self, now: Time, server: ServerId, effects: &mut Vec<GatewayEffect>) {
         // One that was given up meanwhile has no entry.
-        let Some(link) = self.links.get_mut(&server) else { return };
-        *link = true;
+        let Some(&link) = self.links.get(&server) else { return };
+        if link {
+            // Another connection than the one that was up before: what was asked on that one may not have been sent.
+            self.server_down(now, server, effects);
+        }
+        self.links.insert(server, true);
         if let Some(route) = &mut self.route {
             route.set_up(server, true);
         }

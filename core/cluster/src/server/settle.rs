@@ -6,8 +6,8 @@ use super::pendings::Pending;
 use super::replica::Mark;
 use super::world::State;
 use crate::{
-    Fault, GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect, ServerId,
-    ServerNote, SpaceNumber, Store, StoreKey, Unsettled, Upto,
+    Answer, Fault, GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect,
+    ServerId, ServerNote, SpaceNumber, Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -234,6 +234,10 @@ impl<S: Store> Server<S> {
         for Lost { id, fault } in lost {
             if let Some(id) = id {
                 self.ids.disown(id);
+                if fault.is_some() {
+                    // It is there, and may have been shown: a retry of it must not be executed here.
+                    self.ids.negative(id, Answer::Unknown);
+                }
             }
             if let Some(fault) = fault {
                 self.store_fault(&fault, effects);

@@ -103,6 +103,8 @@ impl<S: Store> Server<S> {
                 self.resend_waiting(now, index as u16, effects);
             }
             self.resend_refused(index as u16, effects);
+            // Where so much is under way that nothing new is sent, nothing else would.
+            self.send_first_again(index as u16, effects);
         }
         // Those that wait for copies, or for the disk, would keep the others from their turn.
         let ready = self

@@ -304,7 +304,7 @@ impl<S: Store> Server<S> {
 
     /// The write that holds up that link's watermark, under a new number: what is committed behind it need not be
     /// marked any longer, there, and remembered here.
-    fn send_first_again(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
+    pub(super) fn send_first_again(&mut self, to: u16, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let link = &mut self.links[usize::from(to)];
         let held = link.held_up_by(self.settings.limits.held_max);

@@ -167,6 +167,25 @@ fn a_write_below_the_least_copies_does_not_hold_up_others() {
     assert_eq!(read, Some(Answer::Missing), "an unconfirmed version was shown");
 }
 
+/// It is acknowledged when so much is under way already that nothing new is begun.
+#[test]
+fn a_write_below_the_least_copies_does_not_hold_up_others_when_it_is_taken_late() {
+    let mut house = House::new(4, 4, 3);
+    let stuck = house.keys_of(&[0, 1, 2], 1).remove(0);
+    let keys = house.keys_of(&[0, 1, 3], 70_000);
+    house.cut_off = Some(2);
+    house.disks[1].break_key(Some(stuck.clone()));
+    assert_eq!(house.ask(0, 1, 1, &stuck, set("stuck")), None);
+    house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+    let mut answers = (2..).zip(&keys).map(|(seq, key)| house.ask(0, seq, 1, key, set("free")));
+    assert!(answers.any(|answer| answer == Some(Answer::Wait)), "all went on");
+    house.disks[1].break_key(None);
+    house.wait(2_000_000);
+    assert!(!house.answers.contains_key(&1), "two copies are not enough");
+    let answer = house.ask(0, 100_000, 1, &keys[69_999], set("free"));
+    assert!(matches!(answer, Some(Answer::Reply(_))), "{answer:?}");
+}
+
 /// One that all others have, and that the primary's own disk did not take at once, is tried again.
 #[test]
 fn writes_below_the_least_copies_do_not_keep_others_from_being_tried_again() {

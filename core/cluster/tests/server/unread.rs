@@ -132,6 +132,29 @@ fn who_could_not_read_it_knows_that_it_was_done() {
     assert_eq!(value(&mut house, 2, 3, &key), "ab");
 }
 
+/// The same, and before it hears so another write takes the place of what it could not read.
+#[test]
+fn who_could_not_read_it_does_not_do_it_again() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("a")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.wait(1_000_000);
+    assert!(matches!(house.ask(0, 2, 2, &key, append("b")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.cut_off = Some(2);
+    house.wait(1_000_000);
+    house.cut_off = None;
+    house.disks[2].damage_key(Some(key.clone()));
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    assert!(matches!(house.ask(1, 3, 2, &key, append("c")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.disks[2].damage_key(None);
+    house.wait(1_000_000);
+    house.publish(|space| space.members[1].state = MemberState::Fault { order: 2 });
+    house.wait(1_000_000);
+    house.answers.remove(&2);
+    assert_eq!(house.ask(2, 2, 2, &key, append("b")), Some(Answer::Unknown));
+    assert_eq!(value(&mut house, 2, 4, &key), "abc");
+}
+
 #[test]
 fn it_goes_with_its_server() {
     let (mut house, key) = unread();
