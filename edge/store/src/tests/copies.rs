@@ -171,6 +171,27 @@ fn a_copy_with_any_byte_of_its_last_segment_damaged_is_refused() {
     assert_refused(&copy, &format!("{name} is damaged at offset 0"));
 }
 
+/// What a hint says of a segment does not speak for its records.
+#[test]
+fn no_store_is_made_of_a_copy_with_a_damaged_record() {
+    let (disk, _) = backed_up();
+    let path = segments(&disk).remove(0);
+    assert!(disk.names().contains(&path.with_extension("hint")));
+    let (content, name) = (disk.content(&path), path.file_name().unwrap().display());
+    for position in (HEADER_BYTES as usize..content.len()).step_by(7) {
+        let copy = disk.copy();
+        let mut flipped = content.clone();
+        flipped[position] ^= 1 << (position % 8);
+        copy.set_content(&path, flipped);
+        let before = files(&copy);
+        let offset = record_at(&content, position);
+        let line = format!("{BACKUP}: the backup is not complete: {name} is damaged at offset {offset}");
+        let opened = open_at(&copy, BACKUP, Sync::None).map(|_| "opened");
+        assert_eq!(opened.map_err(|error| error.to_string()), Err(line));
+        assert!(files(&copy) == before, "changed");
+    }
+}
+
 #[test]
 fn a_copy_with_a_damaged_note_is_refused() {
     let (disk, _) = backed_up();
