@@ -2,8 +2,8 @@
 //! A full replace compares the owners there are, and repairs by writing again. (Rule 15)
 
 use super::Server;
+use super::bucket::{Bucket, InFlight, Passed};
 use super::catching::digest;
-use super::link::brought_micros;
 use super::pace::work_of;
 use super::pendings::Pending;
 use super::world::State;
@@ -48,49 +48,6 @@ pub(super) struct Copy {
     pub(super) waits: BTreeMap<StoreKey, Stamp>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    range: Range,
-    sent_at: Time,
-    /// It is of ids, and these are passed when it is answered; none: it is of records.
-    ids: Option<Passed>,
-    /// What bringing it was counted as.
-    work: u64,
-    /// What of it is on its way: of one that is compared first, nothing.
-    bytes: u64,
-}
-
-/// Buckets that were asked or sent and are waited for.
-#[derive(Clone, Copy, Debug, Default)]
-struct InFlight {
-    buckets: usize,
-    work: u64,
-    bytes: u64,
-}
-
-impl InFlight {
-    fn is_enough(&self) -> bool {
-        self.buckets >= BUCKETS_MAX || self.work >= WORK_MAX
-    }
-
-    /// Behind those before it, that one may still be on its way, or its answer.
-    fn may_have(&self, now: Time, bucket: &Bucket) -> bool {
-        now.since(bucket.sent_at) <= AGAIN_MICROS + brought_micros(self.bytes + bucket.bytes)
-    }
-
-    fn add(&mut self, bucket: &Bucket) {
-        self.buckets += 1;
-        self.work += bucket.work;
-        self.bytes += bucket.bytes;
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Passed {
-    Upto(Option<RequestId>),
-    All,
-}
-
 impl Copy {
     fn is_done(&self) -> bool {
         self.is_all_sent() && self.bucket.is_none() && self.waits.is_empty()
@@ -107,10 +64,10 @@ impl Copy {
         self.to == to && self.bucket.as_ref().is_some_and(same)
     }
 
-    /// The bucket waits until its time runs out, and is no burden to the link meanwhile: others go on.
+    /// The bucket waits until its time runs out.
     fn rest(&mut self) {
         if let Some(bucket) = &mut self.bucket {
-            (bucket.work, bucket.bytes) = (0, 0);
+            bucket.rest();
         }
     }
 
@@ -246,6 +203,7 @@ impl<S: Store> Server<S> {
                     in_flight.add(&bucket);
                     continue;
                 }
+                Some(bucket) if bucket.rests && !in_flight.may_wake() => continue,
                 Some(_) => self.copies.list[at].step_back(),
                 None => {}
             }
@@ -313,7 +271,8 @@ impl<S: Store> Server<S> {
         let copy = &mut self.copies.list[at];
         copy.ids_covered = Some(copy.ids_covered.map_or(ids, |covered| covered.min(ids)));
         let bytes = part.bytes as u64;
-        copy.bucket = Some(Bucket { range, sent_at: now, ids: copy.ids_covered, work, bytes });
+        let ids = copy.ids_covered;
+        copy.bucket = Some(Bucket { range, sent_at: now, ids, work, bytes, rests: false });
         effects.push(ServerEffect::Server(to, message));
         true
     }
@@ -367,7 +326,7 @@ impl<S: Store> Server<S> {
 
     fn sent(&mut self, now: Time, at: usize, range: Range, work: u64, bytes: u64) {
         let copy = &mut self.copies.list[at];
-        copy.bucket = Some(Bucket { range, sent_at: now, ids: None, work, bytes });
+        copy.bucket = Some(Bucket { range, sent_at: now, ids: None, work, bytes, rests: false });
         copy.cursor = (range.last < copy.range.last).then(|| KeyHash(range.last.0 + 1));
     }
 
@@ -584,14 +543,5 @@ impl Copy {
     }
 }
 
-/// Buckets under way at once: enough to keep the link busy, few enough to leave it to the clients.
-const BUCKETS_MAX: usize = 16;
-
-/// And what they come to, if values are large: a link that has too much to bring is cut.
-const WORK_MAX: u64 = 16 << 20;
-
 /// Data of a bucket; one record is let in whatever its size.
 const BUCKET_BYTES_MAX: usize = 64 * 1024;
-
-/// A bucket without an answer is tried again after this long, and as long as it takes to be brought.
-const AGAIN_MICROS: u64 = 1_000_000;

@@ -9,20 +9,22 @@ use super::judge::{Content, Says};
 use super::pendings::Pending;
 use super::world::State;
 use crate::{
-    Answer, KeyHash, Kind, Message, Mutation, Refusal, RequestId, ServerEffect, SpaceNumber, Store, StoreKey,
+    Answer, GatewayId, KeyHash, Kind, Message, Mutation, Refusal, RequestId, ServerEffect, SpaceNumber,
+    Store, StoreKey,
 };
 use bytes::Bytes;
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is flushed in this space, and was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flushes {
     /// In the order they came; the first is carried out.
     open: VecDeque<Flush>,
-    /// Those that are done, until their gateway has all answers: a try that comes late is not carried out again.
-    done: BTreeSet<RequestId>,
+    /// Those that are over, and why they were refused, until their gateway has all answers: a try that comes late is not
+    /// carried out again. One that was refused may have deleted something before.
+    over: BTreeMap<RequestId, Option<Refusal>>,
 }
 
 /// A flush under way.
@@ -48,6 +50,12 @@ impl Flushes {
         for flush in &mut self.open {
             flush.open.remove(key);
         }
+    }
+
+    /// How many of that gateway's are over.
+    fn of(&self, gateway: GatewayId) -> usize {
+        let numbered = |seq| RequestId { gateway, seq };
+        self.over.range(numbered(0)..=numbered(u64::MAX)).count()
     }
 }
 
@@ -78,9 +86,9 @@ impl<S: Store> Server<S> {
             let reason = Refusal::Answered;
             return self.answer(to, id.seq, Answer::Refused { reason }, effects);
         }
-        if self.flushes.done.contains(&id) && !self.settings.broken.is(Mutation::FlushAgain) {
-            effects.push(ServerEffect::Gateway(to, Message::Flushed { space, seq: id.seq }));
-            return;
+        let over = self.flushes.over.get(&id).filter(|_| !self.settings.broken.is(Mutation::FlushAgain));
+        if let Some(&refusal) = over {
+            return self.say_over(to, id, refusal, effects);
         }
         if let Some(flush) = self.flushes.open.iter_mut().find(|flush| flush.id == id) {
             flush.to = to;
@@ -88,7 +96,7 @@ impl<S: Store> Server<S> {
         }
         self.forget_flushes();
         self.drop_flushes();
-        if self.flushes.open.len() >= FLUSHES_MAX || self.flushes.done.len() >= DONE_MAX {
+        if self.flushes.open.len() >= FLUSHES_MAX || self.flushes.of(id.gateway) >= OVER_MAX {
             return self.answer(to, id.seq, Answer::Wait, effects);
         }
         let (behind, open) = (BTreeSet::new(), BTreeSet::new());
@@ -97,10 +105,10 @@ impl<S: Store> Server<S> {
         self.flush_more(now, effects);
     }
 
-    /// Those that their gateway knows to be done cannot come again: their numbers are closed.
+    /// Those that their gateway knows to be over cannot come again: their numbers are closed.
     fn forget_flushes(&mut self) {
         let ids = &self.ids;
-        self.flushes.done.retain(|&id| !matches!(ids.look(id), Known::Closed));
+        self.flushes.over.retain(|&id, _| !matches!(ids.look(id), Known::Closed));
     }
 
     /// Nobody wants the rest of those that their gateway gave up: it would delete what was set long after.
@@ -144,13 +152,22 @@ impl<S: Store> Server<S> {
     }
 
     fn flush_over(&mut self, flush: &Flush, effects: &mut Vec<ServerEffect>) {
-        let seq = flush.id.seq;
-        if let Some(reason) = flush.refusal {
-            return self.answer(flush.to, seq, Answer::Refused { reason }, effects);
+        self.flushes.over.insert(flush.id, flush.refusal);
+        self.say_over(flush.to, flush.id, flush.refusal, effects);
+    }
+
+    fn say_over(
+        &mut self,
+        to: ConnectionId,
+        id: RequestId,
+        refusal: Option<Refusal>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        if let Some(reason) = refusal {
+            return self.answer(to, id.seq, Answer::Refused { reason }, effects);
         }
         let space = self.world.as_ref().map_or(SpaceNumber(0), |world| world.number());
-        self.flushes.done.insert(flush.id);
-        effects.push(ServerEffect::Gateway(flush.to, Message::Flushed { space, seq }));
+        effects.push(ServerEffect::Gateway(to, Message::Flushed { space, seq: id.seq }));
     }
 
     fn flush_stretch(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
@@ -236,8 +253,9 @@ impl<S: Store> Server<S> {
 /// Flushes at a time. Beyond it they are told to ask again.
 const FLUSHES_MAX: usize = 16;
 
-/// Flushes that are remembered as done. Gateways close them with their next request of any kind.
-const DONE_MAX: usize = 4096;
+/// Flushes of one gateway that are remembered as over: as many as it has at a time. It closes them with its next request
+/// of any kind.
+const OVER_MAX: usize = 64;
 
 /// Between two stretches: requests have their turn.
 const PAUSE_MICROS: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! [`Server`]: keeps records, orders the keys it is primary of, replicates, settles, copies.
 
 mod adopt;
+mod bucket;
 mod catching;
 mod copy;
 mod expire;

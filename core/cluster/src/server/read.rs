@@ -411,8 +411,8 @@ impl<S: Store> Server<S> {
             Ok((_, Verdict::Answer(answer))) => self.say_no(from, request.id, answer, effects),
             Ok((_, Verdict::Write(_))) => self.request(now, from, request, effects),
             Err(fault) => {
-                let answer = self.hidden_by(&fault, effects);
-                self.answer(from, request.id.seq, answer, effects);
+                self.store_fault(&fault, effects);
+                self.refuse(from, request.id, Refusal::Damaged, effects);
             }
         }
     }

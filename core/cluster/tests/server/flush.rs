@@ -3,7 +3,7 @@
 use super::house::{House, set};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, GatewayId, MemberState, Message, Operation, Refusal, Reply, RequestId, ServerInput,
+    Answer, GatewayId, Limits, MemberState, Message, Operation, Refusal, Reply, RequestId, ServerInput,
 };
 use kumo_session::ConnectionId;
 
@@ -85,6 +85,45 @@ fn a_flush_that_is_done_is_not_done_again() {
     tell(&mut house, 0, late);
     assert_eq!(house.answers.get(&1), Some(&Answer::Refused { reason: Refusal::Answered }));
     assert_eq!(value(house.ask(0, 6, 1, &key, Operation::Get)), "newer");
+}
+
+/// Some of it was done before it could not go on.
+#[test]
+fn a_flush_that_was_refused_is_not_begun_again() {
+    let limits = Limits { flushed_max: 1, ..Limits::default() };
+    let mut house = House::with(3, 3, |settings| settings.limits = limits);
+    let mut keys = house.keys_of(&[0, 1, 2], 2);
+    keys.sort();
+    for (seq, key) in (1..).zip(&keys) {
+        assert!(matches!(house.ask(0, seq, 1, key, set("old")), Some(Answer::Reply(_))));
+    }
+    let late = flush(&house, 3, 1);
+    house.step(0, ServerInput::Gateway(ConnectionId(2), late.clone()));
+    house.settle();
+    house.disks[0].fill(true);
+    house.wait(100_000);
+    let refused = Some(&Answer::Refused { reason: Refusal::Full });
+    assert_eq!(house.answers.get(&3), refused);
+    house.disks[0].fill(false);
+    assert_eq!(value(house.ask(0, 4, 1, &keys[0], Operation::Get)), "missing");
+    assert!(matches!(house.ask(0, 5, 1, &keys[0], set("new")), Some(Answer::Reply(_))));
+    house.answers.remove(&3);
+    tell(&mut house, 0, late);
+    assert_eq!(house.answers.get(&3), refused, "it is told so again");
+    assert_eq!(value(house.ask(0, 6, 1, &keys[0], Operation::Get)), "new");
+}
+
+/// Those of gateways that are silent since are no burden to others.
+#[test]
+fn a_gateway_may_flush_however_many_did() {
+    let mut house = House::new(3, 3, 1);
+    for gateway in 100..4300 {
+        let id = RequestId { gateway: GatewayId(gateway), seq: gateway };
+        let message =
+            Message::Flush { space: house.space.number, id, lowest_open: gateway, prefix: Bytes::new() };
+        house.step(0, ServerInput::Gateway(ConnectionId(2), message));
+    }
+    assert_eq!(house.flushed.len(), 4200);
 }
 
 /// Nobody waits for it any more, and what is set from now on is not to be deleted.
