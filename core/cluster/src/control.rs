@@ -62,7 +62,7 @@ pub enum ControlAnswer {
     Backup(Vec<BackupResult>),
     /// This manager does not lead; ask that one.
     Master(Option<SocketAddr>),
-    /// Nothing changed; why, for people.
+    /// Nothing changed, unless it says that something may have; why, for people.
     Refused(String),
 }
 

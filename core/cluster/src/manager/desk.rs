@@ -1,6 +1,6 @@
 //! [`Desk`]: operators' requests, each answered when its effect is seen in what was executed, or when it cannot have one.
 
-use super::orders::{Hindrance, is_foreign, not_attached};
+use super::orders::{Hindrance, is_foreign, lost, not_attached};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
@@ -10,7 +10,7 @@ use crate::{
 };
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// Who waits for what.
@@ -29,6 +29,8 @@ struct Waiting {
     since: Time,
     /// Put up as this.
     ordered: Option<Ordered>,
+    /// Attached servers that were lost when it was first looked at: the most whose loss it can accept.
+    lost: Option<BTreeSet<SocketAddr>>,
 }
 
 /// An order put up in a term of ours.
@@ -58,11 +60,32 @@ impl Desk {
         ordered.into_iter().any(|ordered| ordered.answer(cluster).is_some())
     }
 
-    /// We do not lead any more: whoever does is to be asked.
-    pub fn hand_over(&mut self, master: Option<SocketAddr>, effects: &mut Vec<ManagerEffect>) {
-        let backup = self.backup.take().map(|backup| backup.connection);
-        for connection in self.waiting.drain(..).map(|waiting| waiting.connection).chain(backup) {
-            effects.push(ManagerEffect::Answer(connection, ControlAnswer::Master(master)));
+    /// We do not lead any more: whoever does is to be asked, but not for what may be done already.
+    pub fn hand_over(
+        &mut self,
+        master: Option<SocketAddr>,
+        cluster: &Cluster,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
+        for waiting in self.waiting.drain(..) {
+            let outcome = waiting.ordered.as_ref().map(|ordered| ordered.answer(cluster));
+            let answer = match outcome {
+                Some(Some(Ok(()))) => ControlAnswer::Done,
+                Some(None) => ControlAnswer::Refused(format!("{LED_ELSEWHERE}; it may be done still")),
+                Some(Some(Err(objection))) if objection != Objection::StaleSpace => {
+                    ControlAnswer::Refused(objection.to_string())
+                }
+                // What is lost there may be more.
+                _nothing if waiting.accepts_loss() => {
+                    ControlAnswer::Refused(format!("{LED_ELSEWHERE}; look again at what is lost"))
+                }
+                _nothing => ControlAnswer::Master(master),
+            };
+            effects.push(ManagerEffect::Answer(waiting.connection, answer));
+        }
+        if let Some(backup) = self.backup.take() {
+            let answer = format!("{LED_ELSEWHERE}; there may be copies with this suffix");
+            effects.push(ManagerEffect::Answer(backup.connection, ControlAnswer::Refused(answer)));
         }
     }
 
@@ -88,6 +111,22 @@ impl Desk {
         if let Some(backup) = self.backup.as_mut().filter(|backup| backup.suffix == suffix) {
             backup.record(server, path, error);
         }
+    }
+}
+
+impl Waiting {
+    fn accepts_loss(&self) -> bool {
+        matches!(self.request, ControlRequest::Attach { replace: true, accept_data_loss: true, .. })
+    }
+
+    /// What was lost since its operator looked, and would be given up with the rest.
+    fn lost_since(&mut self, space: &Space) -> Vec<SocketAddr> {
+        if !self.accepts_loss() {
+            return Vec::new();
+        }
+        let lost = lost(space);
+        let seen = self.lost.get_or_insert_with(|| lost.iter().copied().collect());
+        lost.into_iter().filter(|address| !seen.contains(address)).collect()
     }
 }
 
@@ -119,7 +158,7 @@ impl Manager {
         } else if self.desk.waiting.len() >= REQUESTS_MAX {
             ControlAnswer::Refused("too many requests are under way".to_owned())
         } else {
-            let waiting = Waiting { connection, request, since: now, ordered: None };
+            let waiting = Waiting { connection, request, since: now, ordered: None, lost: None };
             self.desk.waiting.push(waiting);
             return;
         };
@@ -148,6 +187,7 @@ impl Manager {
             self.desk.offered = None;
             self.desk.asked_for_space = None;
         }
+        self.give_up_backups(cluster.space());
         self.end_backup(now, effects);
     }
 
@@ -175,8 +215,10 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) -> Served {
-        // What was put up in an earlier term of ours is void now, or was done and forgotten: look again.
-        waiting.ordered = waiting.ordered.take().filter(|ordered| ordered.term == cluster.term());
+        if waiting.ordered.as_ref().is_some_and(|ordered| ordered.term != cluster.term()) {
+            // Of an earlier term of ours: void now, or done and forgotten.
+            return refused("another manager led meanwhile; it may have been done".to_owned());
+        }
         if let Some(ordered) = &waiting.ordered {
             match ordered.answer(cluster) {
                 None => {}
@@ -188,6 +230,11 @@ impl Manager {
                 Some(Err(Objection::OwnersLost)) => return refused(self.owners_lost(cluster)),
                 Some(Err(objection)) => return refused(objection.to_string()),
             }
+        }
+        let lost_since = waiting.lost_since(cluster.space());
+        if waiting.ordered.is_none() && !lost_since.is_empty() {
+            let names: Vec<String> = lost_since.iter().map(SocketAddr::to_string).collect();
+            return refused(format!("{} was lost too meanwhile: look again", names.join(" and ")));
         }
         if waiting.ordered.is_none() {
             let order = match &waiting.request {
@@ -312,6 +359,18 @@ impl Manager {
         Served::Elsewhere
     }
 
+    /// Nothing is heard any more of those that were lost, or whose next life is here.
+    fn give_up_backups(&mut self, space: &Space) {
+        let Some(backup) = &mut self.desk.backup else { return };
+        let waits = backup.results.iter().filter(|(_, result)| result.is_none()).map(|(&server, _)| server);
+        for server in waits.collect::<Vec<_>>() {
+            let connected = self.peers.heard(&server).is_some_and(|heard| heard.connection.is_some());
+            if !connected || !acts(space, server) {
+                backup.record(server, None, Some("the server was lost".to_owned()));
+            }
+        }
+    }
+
     fn end_backup(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         let over = |backup: &Backup| now >= backup.until || backup.results.values().all(Option::is_some);
         let Some(backup) = self.desk.backup.take_if(|backup| over(backup)) else { return };
@@ -427,6 +486,8 @@ fn is_suffix(suffix: &str) -> bool {
     // What ends in -cell beside a store is a recruited voter's memory.
     (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed) && suffix != "cell"
 }
+
+const LED_ELSEWHERE: &str = "another manager leads now";
 
 /// Operators' requests under way at once.
 const REQUESTS_MAX: usize = 64;

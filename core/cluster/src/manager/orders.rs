@@ -336,7 +336,7 @@ fn want(attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Order {
 }
 
 /// Attached servers that are fault.
-fn lost(space: &Space) -> Vec<SocketAddr> {
+pub(super) fn lost(space: &Space) -> Vec<SocketAddr> {
     let members = space.rhs.iter().map(|&index| space.member(index));
     members.filter(|member| !acts(space, member.id())).map(|member| member.address).collect()
 }

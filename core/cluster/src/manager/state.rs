@@ -135,7 +135,7 @@ impl Manager {
         }
         if !self.cell.leads {
             self.reign = None;
-            self.desk.hand_over(self.cell.master, effects);
+            self.desk.hand_over(self.cell.master, cluster, effects);
         }
         changed
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod commands;
 mod first_ring;
+mod hand_over;
 mod leases;
 mod log;
 mod node;

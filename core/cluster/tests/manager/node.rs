@@ -337,6 +337,22 @@ fn a_backup_is_what_every_server_says() {
     assert!(results[2].error.is_some() && results[0].path.is_some());
 }
 
+/// Its host is gone without a word, and it is there again in another life.
+#[test]
+fn a_backup_does_not_wait_for_a_life_that_is_over() {
+    let mut bench = Bench::with_servers(1..=3);
+    bench.ask(ControlRequest::Backup { suffix: "x".to_owned() });
+    bench.step(ManagerInput::Up(ConnectionId(9)));
+    bench.alive(9, Alive { previous: vec![Incarnation(1)], ..bench.sign(server(3, 2)) });
+    for connection in 1..=2 {
+        let done = Message::BackedUp { suffix: "x".to_owned(), path: Some("p".to_owned()), error: None };
+        bench.step(ManagerInput::From(ConnectionId(connection), done));
+    }
+    bench.pass(6_500_000, &[(1, server(1, 1)), (2, server(2, 1)), (9, server(3, 2))]);
+    let Some(ControlAnswer::Backup(results)) = bench.answers.pop() else { panic!("no answer") };
+    assert_eq!(results.iter().filter(|result| result.error.is_some()).count(), 1);
+}
+
 /// One is being attached, and one that is attached has lost its connection a moment ago.
 #[test]
 fn a_backup_is_of_those_whose_records_are_read() {
