@@ -105,7 +105,7 @@ impl<'a> Recovery<'a> {
         let numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name, SEGMENT)).collect();
         let hints: Vec<u32> = names.iter().filter_map(|name| number_of(name, HINT)).collect();
         // Nobody knows what became of a copy on its way: before a store is made of it, all of it is read.
-        let by_hints = !self.options.verify && !(self.folder.copy && self.access == Access::Write);
+        let whole = self.options.verify || (self.folder.copy && self.access == Access::Write);
         for number in &numbers {
             let opened = Segment::open(&*self.folder.disk, &self.folder.path, *number, self.access)?;
             let last = Some(number) == numbers.last();
@@ -122,7 +122,7 @@ impl<'a> Recovery<'a> {
             };
             let segment = Arc::new(segment);
             self.segments.insert(*number, segment.clone());
-            let hinted = by_hints && hints.contains(number) && self.read_hint(&segment)?;
+            let hinted = !whole && hints.contains(number) && self.read_hint(&segment)?;
             if !hinted {
                 self.read_segment(&segment, last)?;
             }

@@ -113,9 +113,9 @@ fn refused(managers: &[SocketAddr], address: SocketAddr, store: &Path) -> String
 /// the next note.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(folder) else { return BTreeMap::new() };
-    let files = entries
-        .map(|entry| entry.unwrap())
-        .filter(|entry| !["LOCK", "lives.note", "ROOM"].iter().any(|name| entry.file_name() == *name));
+    let files = entries.map(|entry| entry.unwrap()).filter(|entry| {
+        !["LOCK", "lives.note", "spoke.note", "ROOM"].iter().any(|name| entry.file_name() == *name)
+    });
     files
         .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
         .collect()

@@ -234,7 +234,7 @@ impl<S: Store> Server<S> {
         for Lost { id, fault } in lost {
             if let Some(id) = id {
                 self.ids.disown(id);
-                if fault.is_some() {
+                if fault.is_some() && !self.settings.broken.is(Mutation::UnreadableDisowned) {
                     // It is there, and may have been shown: a retry of it must not be executed here.
                     self.ids.negative(id, Answer::Unknown);
                 }

@@ -18,13 +18,15 @@ impl Kept {
     /// Begins a new life, which is on record before anybody hears of it: the life after it must be able to say that
     /// it was this one.
     pub fn begin(engine: &Engine) -> Result<(Kept, Incarnation), NodeError> {
-        let kept = Kept {
-            cluster: note(engine, CLUSTER)?,
-            space: note(engine, SPACE)?,
-            lives: note(engine, LIVES)?.unwrap_or_default(),
-        };
+        let mut lives: Vec<Incarnation> = note(engine, LIVES)?.unwrap_or_default();
+        let spoke: Option<Incarnation> = note(engine, SPOKE)?;
+        if lives.len() > 1 && spoke.is_some() && spoke != lives.last().copied() {
+            // Nobody has heard of it: it does not take the place of one that was heard of.
+            lives.pop();
+        }
+        let kept =
+            Kept { cluster: note(engine, CLUSTER)?, space: note(engine, SPACE)?, lives: lives.clone() };
         let incarnation = Incarnation(entropy::draw()?);
-        let mut lives = kept.lives.clone();
         if lives.len() >= LIVES_MAX {
             lives.remove(1);
         }
@@ -32,6 +34,11 @@ impl Kept {
         engine.put_note(LIVES, &lives.to_bytes()).map_err(NodeError::Store)?;
         Ok((kept, incarnation))
     }
+}
+
+/// From now on managers know of this life.
+pub fn spoke(engine: &Engine, life: Incarnation) -> Result<(), Fault> {
+    engine.put_note(SPOKE, &life.to_bytes())
 }
 
 /// The server acts in that space: the next life need not know of any before this one.
@@ -52,13 +59,16 @@ pub fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError
 const CLUSTER: &str = "cluster";
 const SPACE: &str = "space";
 const LIVES: &str = "lives";
+/// The last life that managers heard of.
+const SPOKE: &str = "spoke";
 /// The replica of the cell that runs beside the store.
 pub const VOTER: &str = "voter";
 
 /// Notes that make no sense in a copy of the store.
-pub const OF_THIS_SERVER: [&str; 2] = [LIVES, VOTER];
+pub const OF_THIS_SERVER: [&str; 3] = [LIVES, SPOKE, VOTER];
 
-/// Lives remembered that never owned anything. Beyond it the oldest of them are forgotten, but not the one before.
+/// Lives remembered that managers heard of and that never owned anything. Beyond it the oldest of them are forgotten, but
+/// not the one before.
 const LIVES_MAX: usize = 32;
 
 #[cfg(test)]
@@ -74,5 +84,19 @@ mod tests {
         assert_eq!(second.lives, [owner]);
         let (third, _) = Kept::begin(&engine).expect("a note");
         assert_eq!(third.lives, [owner, reborn]);
+    }
+
+    #[test]
+    fn lives_that_nobody_heard_of_take_no_place() {
+        let engine = Engine::memory();
+        let (_, owner) = Kept::begin(&engine).expect("a note");
+        spoke(&engine, owner).expect("a note");
+        let (_, heard) = Kept::begin(&engine).expect("a note");
+        spoke(&engine, heard).expect("a note");
+        for _ in 0..2 * LIVES_MAX {
+            Kept::begin(&engine).expect("a note");
+        }
+        let (last, _) = Kept::begin(&engine).expect("a note");
+        assert_eq!(last.lives, [owner, heard]);
     }
 }

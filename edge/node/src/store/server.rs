@@ -67,6 +67,8 @@ struct ServerNode {
     effects: Vec<ServerEffect>,
     /// Requests of gateways that do not read their answers as fast as they ask.
     deferred: Vec<Arrived>,
+    /// Managers may have heard of this life.
+    spoke: bool,
     /// The cell may want a replica in this process.
     voter: Voter,
     alarm: Alarm,
@@ -143,6 +145,7 @@ impl ServerNode {
             refusals,
             effects: Vec::new(),
             deferred: Vec::new(),
+            spoke: false,
             voter,
             alarm: Alarm::default(),
             uptime: Uptime::new(),
@@ -278,6 +281,9 @@ impl ServerNode {
                 Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
                 Arrived::ManagerUp(address) => {
                     self.refusals.withdrawn(address);
+                    if !self.speak() {
+                        continue;
+                    }
                     ServerInput::ManagerUp(address)
                 }
                 Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
@@ -371,6 +377,18 @@ impl ServerNode {
         self.effects = effects;
     }
 
+    /// Managers are about to hear of this life: the next one must be able to say that it was this one.
+    fn speak(&mut self) -> bool {
+        let Some(id) = self.post.me().id.filter(|_| !self.spoke) else { return true };
+        if let Err(fault) = kept::spoke(&self.engine, id.incarnation) {
+            error!(%fault, "the store cannot be written: this server ends");
+            self.end = Some(Err(store_error(&self.config, &fault)));
+            return false;
+        }
+        self.spoke = true;
+        true
+    }
+
     /// A server whose disk has forgotten its space could be taken for one that never heard of it: it ends instead, and
     /// this is false.
     fn keep(&mut self, space: &Space) -> bool {
@@ -396,6 +414,7 @@ impl ServerNode {
             }
         };
         let id = ServerId { address: self.config.listen, incarnation };
+        self.spoke = false;
         self.post.hang_up_all();
         self.post.set_me(Me { side: Side::Server, id: Some(id), cell: kept.cluster.unwrap_or(CellId(0)) });
         let settings = settings(&self.config, id, kept, self.voter.seat());
