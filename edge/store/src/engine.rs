@@ -209,9 +209,12 @@ impl Core {
         // For a fast start next time.
         self.write_hints()?;
         match files.log.options.sync {
-            Sync::None => files.log.flush(),
-            Sync::Interval(_) | Sync::Always => files.log.sync(),
+            Sync::None => return files.log.flush(),
+            Sync::Interval(_) | Sync::Always => files.log.sync()?,
         }
+        // Without it nothing is lost: a disk that is full has no room for it.
+        let _ = files.log.write_mark();
+        Ok(())
     }
 
     pub fn put_note(&self, name: &str, content: &[u8]) -> Result<(), Fault> {

@@ -109,9 +109,7 @@ impl Folder {
     /// a store. A manifest beside the format of a store is left of a try that ended in between, perhaps since the disk
     /// failed: then the format is written again.
     pub fn begin(&self) -> Result<(), Fault> {
-        if self.copy {
-            self.sync_all()?;
-        }
+        self.sync_all()?;
         if self.was_copy {
             Format::Store.write(&*self.disk, &self.path)?;
         }
@@ -120,15 +118,22 @@ impl Folder {
         Ok(())
     }
 
-    /// A copy that somebody made may not be on the disk yet: its hints do not speak for that, and what is stored from now on
-    /// must not depend on it.
+    /// What somebody copied or moved here may not be on the disk yet, nor a name that was made or removed when the process
+    /// before was killed: hints do not speak for that, and what is stored from now on must not depend on it.
     fn sync_all(&self) -> Result<(), Fault> {
         for name in self.names()?.iter().filter(|name| is_ours(name) && *name != LOCK) {
             let path = self.path.join(name);
             let synced = self.disk.open(&path, Access::Read).and_then(|file| file.sync());
             synced.map_err(|error| fault("sync", &path, &error))?;
         }
-        self.disk.sync_folder(&self.path).map_err(|error| fault("sync", &self.path, &error))
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let above = match self.disk.sync_folder(parent.unwrap_or(Path::new("."))) {
+            // Whoever made it saw to its name.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+            other => other,
+        };
+        let synced = above.and_then(|()| self.disk.sync_folder(&self.path));
+        synced.map_err(|error| fault("sync", &self.path, &error))
     }
 
     /// The store that was made of a copy writes nothing any more to what was copied.
@@ -167,7 +172,12 @@ impl Folder {
     fn tidy(&self) -> Result<(), Fault> {
         for name in self.names()?.iter().filter(|name| name.ends_with(UNFINISHED)) {
             let path = self.path.join(name);
-            self.disk.remove(&path).map_err(|error| fault("remove", &path, &error))?;
+            // A folder is none of ours.
+            let removed = match self.disk.what(&path) {
+                Ok(What::File) => self.disk.remove(&path),
+                other => other.map(|_| ()),
+            };
+            removed.map_err(|error| fault("remove", &path, &error))?;
         }
         Ok(())
     }

@@ -167,6 +167,17 @@ impl Log {
         Ok(())
     }
 
+    /// Says in the log what was synced last: damage there is then told from an end that a crash has torn.
+    pub fn write_mark(&self) -> Result<(), Fault> {
+        self.unbroken()?;
+        let mut tail = self.tail();
+        let Some((segment, synced)) = tail.unmarked else { return Ok(()) };
+        self.make_room(&mut tail, 0)?;
+        tail.push(&LogRecord::synced(segment, synced));
+        tail.unmarked = None;
+        self.write_out(&mut tail)
+    }
+
     /// The end of the log: grows with every record.
     pub fn mark(&self) -> u64 {
         self.tail().mark()

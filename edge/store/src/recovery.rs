@@ -26,7 +26,7 @@ pub struct Opened {
     pub segments: usize,
     /// Of these, read by their hint files.
     pub hinted: usize,
-    /// What a crash tore, and was cut off. Nothing that was synced is ever among it.
+    /// What a crash tore, and was cut off. Nothing that a mark or a hint says was synced is ever among it.
     pub cuts: Vec<Cut>,
 }
 
@@ -295,12 +295,14 @@ impl<'a> Recovery<'a> {
         for segment in self.segments.values().filter(|segment| segment.synced() < segment.written()) {
             self.make_durable(segment)?;
         }
+        // Before there is a segment of a number that a hint of old has.
+        self.drop_orphans()?;
         if active.is_none() {
             let number = last.unwrap_or(0) + 1;
             let segment = Segment::create(&*self.folder.disk, &self.folder.path, number, 0)?;
             self.segments.insert(number, segment);
         }
-        self.drop_orphans()
+        Ok(())
     }
 
     /// What is served from now on must not vanish with the power. After a sync that failed, the system holds what it

@@ -504,7 +504,7 @@ fn open_engine(path: &std::path::Path, sync: Sync) -> Result<Engine, NodeError> 
     info!(path = %path.display(), created, items, tombstones, segments, hinted, "store opened");
     for Cut { file, offset, bytes } in cuts {
         let file = file.display();
-        warn!(%file, offset, bytes, "a crash tore the end of a file, which is cut off; nothing that was synced is in it");
+        warn!(%file, offset, bytes, "a crash tore the end of a file, which is cut off; nothing that is known to have been synced is in it");
     }
     Ok(engine)
 }

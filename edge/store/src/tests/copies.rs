@@ -1,13 +1,14 @@
 //! A copy that lost something on its way is refused and left as it is; a whole one is a store like others.
 
 use super::faulty::{Crash, FaultyDisk, Plan};
-use super::{Model, content, key, open, open_at, record, tend};
+use super::{Model, PATH, content, key, open, open_at, record, tend};
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
+use crate::folder::SEGMENT;
 use crate::layout::{checksum, length};
 use crate::merge::{Merged, merge_on};
 use crate::options::{Options, Sync};
-use crate::segment::HEADER_BYTES;
+use crate::segment::{HEADER_BYTES, hint_name, number_of};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -420,23 +421,48 @@ fn a_crash_while_a_copy_is_opened_leaves_one_that_can_be_opened() {
     }
 }
 
-/// Whoever copied it did not wait for the disk.
+/// Whoever copied it, or moved a store to another disk, did not wait for the disk.
 #[test]
 fn what_is_written_to_a_copy_does_not_depend_on_what_the_disk_does_not_have_yet() {
-    let (disk, mut model) = backed_up();
-    let at = Path::new("/copied");
-    disk.create_folder(at).unwrap();
-    for path in disk.names().iter().filter(|path| path.starts_with(BACKUP)) {
-        let copied = disk.create(&at.join(path.file_name().unwrap())).unwrap();
-        copied.write_at(0, &disk.content(path)).unwrap();
+    for of in [BACKUP, PATH] {
+        let (disk, mut model) = backed_up();
+        let at = Path::new("/copied");
+        disk.create_folder(at).unwrap();
+        for path in disk.names().iter().filter(|path| path.starts_with(of)) {
+            let copied = disk.create(&at.join(path.file_name().unwrap())).unwrap();
+            copied.write_at(0, &disk.content(path)).unwrap();
+        }
+        let (core, _) = open_at(&disk, "/copied", Sync::Always).unwrap();
+        core.put(key(5).hash, &key(5).key, &record(5000, 300)).unwrap();
+        core.commit().unwrap();
+        drop(core);
+        disk.crash(Crash::PowerFailed);
+        model.insert(key(5), record(5000, 300));
+        let opened = open_at(&disk, "/copied", Sync::Always).map_err(|error| error.to_string());
+        assert!(content(&opened.unwrap().0) == model, "of {of}");
     }
-    let (core, _) = open_at(&disk, "/copied", Sync::Always).unwrap();
-    core.put(key(5).hash, &key(5).key, &record(5000, 300)).unwrap();
-    core.commit().unwrap();
-    drop(core);
-    disk.crash(Crash::PowerFailed);
-    model.insert(key(5), record(5000, 300));
-    assert!(content(&open_at(&disk, "/copied", Sync::Always).unwrap().0) == model);
+}
+
+/// It was copied to where a store had been, of which a hint was left.
+#[test]
+fn a_hint_of_old_does_not_stop_a_start_after_a_crash() {
+    let (whole, model) = backed_up();
+    let last = segments(&whole).pop().unwrap();
+    let number = number_of(last.file_name().unwrap().to_str().unwrap(), SEGMENT).unwrap();
+    whole.set_content(&file(&hint_name(number + 1)), b"of old".to_vec());
+    let changes = {
+        let disk = whole.copy();
+        open_at(&disk, BACKUP, Sync::Always).unwrap();
+        disk.changes()
+    };
+    for change in 1..=changes {
+        let disk = whole.copy();
+        disk.plan(Plan::CrashAt(change));
+        let _ = open_at(&disk, BACKUP, Sync::Always);
+        disk.crash(Crash::Killed);
+        let opened = open_at(&disk, BACKUP, Sync::Always).map_err(|error| error.to_string());
+        assert!(content(&opened.unwrap().0) == model, "change {change}");
+    }
 }
 
 /// The folder that has the name is complete, whenever the power fails.

@@ -294,3 +294,31 @@ fn a_damaged_value_that_looks_like_many_large_records_is_refused() {
         assert_eq!(disk.content(segment), content, "{context}: not overwritten");
     }
 }
+
+/// All of it was on the disk when the server was stopped: no crash can have torn it.
+#[test]
+fn what_was_synced_before_a_stop_is_damage_and_no_torn_end() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    core.put(key(1).hash, &key(1).key, &record(1, 100)).unwrap();
+    core.commit().unwrap();
+    let path = Path::new(PATH).join("0000000001.segment");
+    let first = disk.content(&path).len();
+    core.put(key(2).hash, &key(2).key, &record(2, 100)).unwrap();
+    core.put(key(3).hash, &key(3).key, &record(3, 100)).unwrap();
+    core.commit().unwrap();
+    let synced = disk.content(&path).len();
+    core.close().unwrap();
+    drop(core);
+    let content = disk.content(&path);
+    for position in first..synced {
+        let copy = disk.copy();
+        copy.crash(Crash::Killed);
+        let mut flipped = content.clone();
+        flipped[position] ^= 1 << (position % 8);
+        copy.set_content(&path, flipped);
+        let opened = open(&copy, Sync::Always).map(|(_, opened)| opened);
+        let damaged = matches!(&opened, Err(OpenError::Fault(Fault::Damaged(_))));
+        assert!(damaged, "byte {position}: {opened:?}");
+    }
+}

@@ -90,6 +90,17 @@ fn a_store_has_one_process() {
     Engine::open(&path, Options::default()).unwrap();
 }
 
+/// What was to be merged into it was not.
+#[test]
+fn a_folder_in_a_store_does_not_stop_its_start() {
+    let scratch = Scratch::new("folder");
+    let path = scratch.path("store");
+    drop(Engine::open(&path, Options::default()).unwrap());
+    std::fs::create_dir(path.join("out.unfinished")).unwrap();
+    Engine::open(&path, Options::default()).unwrap();
+    assert!(path.join("out.unfinished").is_dir());
+}
+
 #[test]
 fn a_backup_is_read_by_several_merges_at_once() {
     let scratch = Scratch::new("merges");
