@@ -81,6 +81,8 @@ pub struct Stat {
     pub master: Option<SocketAddr>,
     /// Those of it that vote, or are to.
     pub voters: Vec<VoterStat>,
+    /// The replace under way gives up what every server of is lost.
+    pub loss_accepted: bool,
 }
 
 /// A voter of the cell, as its master sees it.
@@ -218,7 +220,8 @@ wire_struct!(Stat {
     gateways,
     managers,
     master,
-    voters
+    voters,
+    loss_accepted
 });
 wire_struct!(VoterStat { address, server, state });
 wire_struct!(ServerStat {

@@ -44,7 +44,8 @@ enum Order {
     Attach {
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
-        /// Give up data of which every server is lost. Stop first what may still run out of the managers' sight
+        /// Give up data of which every server is or was lost, also on servers that came back since. Stop first what may
+        /// still run out of the managers' sight
         #[arg(long)]
         accept_data_loss: bool,
         #[command(flatten)]
@@ -220,7 +221,7 @@ Examples:
   kumoctl localhost backup nightly           every server writes STORE-nightly
   kumoctl localhost stat --format json
 
---format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, voters [{address, kind, server, state}], risk, master,
+--format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, awaited, voters [{address, kind, server, state}], risk, master,
 auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, paused, rate, percent, …, servers [{address, …}]}.
 
 Exit status:

@@ -105,6 +105,11 @@ impl Cluster {
         self.lease_micros
     }
 
+    /// What every server of is lost when the replace under way was ordered is given up by it.
+    pub fn loss_accepted(&self) -> bool {
+        self.accept_loss
+    }
+
     pub fn auto_replace(&self) -> bool {
         self.auto_replace
     }

@@ -198,7 +198,10 @@ impl Manager {
             authorities.iter().flatten().map(|server| server.address.to_string()).collect();
         let who =
             if names.is_empty() { "the one that was lost last".to_owned() } else { names.join(" and ") };
-        format!("{}: start {who}, or accept the loss of data", Objection::OwnersLost)
+        format!(
+            "{}: start {who}, or accept the loss of data by `attach --accept-data-loss`",
+            Objection::OwnersLost
+        )
     }
 
     fn withdraw(&mut self, waiting: &Waiting) {
@@ -294,6 +297,7 @@ impl Manager {
             managers: self.cell.members.clone(),
             master: self.cell.master,
             voters: self.voters(cluster),
+            loss_accepted: cluster.loss_accepted(),
         }
     }
 
@@ -340,11 +344,12 @@ impl Manager {
         let space = cluster.space();
         let mut results = BTreeMap::new();
         // What counts is what is read: who only catches up has a part of it, and who has left may have anything.
-        let readers = space.rhs.iter().map(|&index| space.server(index));
-        for server in readers.filter(|&server| acts(space, server)) {
+        for server in space.rhs.iter().map(|&index| space.server(index)) {
             let connection = self.peers.heard(&server).and_then(|heard| heard.connection);
-            let Some(to) = connection else {
-                let error = Some("the server is not connected".to_owned());
+            let Some(to) = connection.filter(|_| acts(space, server)) else {
+                let why =
+                    if acts(space, server) { "the server is not connected" } else { "the server is fault" };
+                let error = Some(why.to_owned());
                 results.insert(server, Some(BackupResult { server: server.address, path: None, error }));
                 continue;
             };

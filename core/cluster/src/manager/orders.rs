@@ -58,7 +58,7 @@ impl Manager {
                 Ok(want(Vec::new(), servers.clone()))
             }
             ControlRequest::Attach { servers, replace, accept_data_loss } => {
-                match self.to_attach(servers, cluster) {
+                match self.to_attach(servers, *accept_data_loss, cluster) {
                     Ok(attach) if *replace => self.attach(attach, *accept_data_loss, cluster),
                     Ok(attach) => Ok(want(addresses(&attach), Vec::new())),
                     Err(hindrance) => Err(hindrance),
@@ -155,10 +155,15 @@ impl Manager {
         lives.map(|heard| heard.alive.server).collect()
     }
 
-    fn to_attach(&self, named: &[SocketAddr], cluster: &Cluster) -> Result<Vec<ServerId>, Hindrance> {
+    fn to_attach(
+        &self,
+        named: &[SocketAddr],
+        accept_loss: bool,
+        cluster: &Cluster,
+    ) -> Result<Vec<ServerId>, Hindrance> {
         let space = cluster.space();
         if named.is_empty() {
-            return self.all_to_attach(cluster);
+            return self.all_to_attach(accept_loss, cluster);
         }
         let mut lives = Vec::new();
         for address in named.iter().collect::<BTreeSet<_>>() {
@@ -181,7 +186,8 @@ impl Manager {
         Ok(lives)
     }
 
-    fn all_to_attach(&self, cluster: &Cluster) -> Result<Vec<ServerId>, Hindrance> {
+    /// Who accepts a loss may do so with the servers that are left.
+    fn all_to_attach(&self, accept_loss: bool, cluster: &Cluster) -> Result<Vec<ServerId>, Hindrance> {
         let space = cluster.space();
         let mut lives = Vec::new();
         for heard in self.peers.connected() {
@@ -198,7 +204,8 @@ impl Manager {
                           to attach";
             return Err(Hindrance::Refused(reason.to_owned()));
         }
-        if lives.is_empty() && !has_returned(space) {
+        let goes_on = has_returned(space) || (accept_loss && !lost(space).is_empty());
+        if lives.is_empty() && !goes_on {
             let mut connected = self.peers.connected().peekable();
             let reason = match connected.peek().is_some() {
                 true if connected.any(|heard| is_foreign(heard, space)) => {

@@ -104,3 +104,22 @@ fn a_loss_that_was_accepted_is_looked_at_again_where_another_leads() {
     let answer = follow(&mut bench);
     assert!(matches!(&answer, ControlAnswer::Refused(why) if why.contains("look again")), "{answer:?}");
 }
+
+/// No other server is at hand: those that are left go on.
+#[test]
+fn a_loss_is_accepted_without_a_new_server() {
+    let mut bench = Bench::with_servers(1..=5);
+    let there: Vec<_> = (1..=2).map(|number| (u64::from(number), server(number, 1))).collect();
+    (3..=5).for_each(|number| bench.down(number));
+    bench.pass(9_000_000, &there);
+    bench.ask(attach([], false));
+    assert!(matches!(bench.answers.pop(), Some(ControlAnswer::Refused(_))), "nothing to attach");
+    bench.ask(ControlRequest::Detach { servers: addresses(3..=5), replace: true });
+    let answer = bench.answers.pop();
+    let names = |why: &str| why.contains("attach --accept-data-loss");
+    assert!(matches!(&answer, Some(ControlAnswer::Refused(why)) if names(why)), "{answer:?}");
+    bench.ask(attach([], true));
+    assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
+    let space = bench.log.cluster.space();
+    assert_eq!((bench.log.ring(&space.whs), bench.log.cluster.loss_accepted()), (vec![(1, 1), (2, 1)], true));
+}

@@ -337,6 +337,23 @@ fn a_backup_is_what_every_server_says() {
     assert!(results[2].error.is_some() && results[0].path.is_some());
 }
 
+/// What is backed up without it may not be all.
+#[test]
+fn a_backup_names_who_is_fault() {
+    let mut bench = Bench::with_servers(1..=3);
+    let there = [(1, server(1, 1)), (2, server(2, 1))];
+    bench.down(3);
+    bench.pass(9_000_000, &there);
+    bench.ask(ControlRequest::Backup { suffix: "x".to_owned() });
+    for connection in 1..=2 {
+        let done = Message::BackedUp { suffix: "x".to_owned(), path: Some("p".to_owned()), error: None };
+        bench.step(ManagerInput::From(ConnectionId(connection), done));
+    }
+    bench.pass(100_000, &there);
+    let Some(ControlAnswer::Backup(results)) = bench.answers.pop() else { panic!("no answer") };
+    assert_eq!((results.len(), results[2].error.as_deref()), (3, Some("the server is fault")));
+}
+
 /// Its host is gone without a word, and it is there again in another life.
 #[test]
 fn a_backup_does_not_wait_for_a_life_that_is_over() {

@@ -78,7 +78,9 @@ pub struct JobView {
 impl JobView {
     pub fn of(stat: &Stat) -> Option<JobView> {
         let job = stat.job()?;
-        let awaited = if job.switching { BTreeSet::new() } else { awaited(&stat.space) };
+        // A full replace compares the copies there are.
+        let goes_on = job.switching || job.full || stat.loss_accepted;
+        let awaited = if goes_on { BTreeSet::new() } else { awaited(&stat.space) };
         Some(JobView { job, awaited, rates: BTreeMap::new() })
     }
 
@@ -210,7 +212,7 @@ fn is_counted(progress: &Progress) -> bool {
 }
 
 /// Of every arc without an owner that acts, the owner that was lost last.
-fn awaited(space: &Space) -> BTreeSet<SocketAddr> {
+pub fn awaited(space: &Space) -> BTreeSet<SocketAddr> {
     let table = Table::new(space);
     let dark = table.arcs().iter().filter(|arc| arc.readers.is_empty());
     let lost_last = dark.filter_map(|arc| {

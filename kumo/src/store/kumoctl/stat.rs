@@ -1,6 +1,6 @@
 //! `kumoctl stat`: the seed's block, and what it has no words for.
 
-use super::job::JobView;
+use super::job::{JobView, awaited};
 use super::voters;
 use crate::failure::Failure;
 use crate::output::{Out, note};
@@ -26,7 +26,21 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     if let Some(hint) = foreign_hint(&stat, manager) {
         note(format!("kumoctl: {hint}"));
     }
+    if let Some(hint) = lost_hint(&stat) {
+        note(format!("kumoctl: {hint}"));
+    }
     Ok(())
+}
+
+/// Keys that nobody can reach.
+fn lost_hint(stat: &Stat) -> Option<String> {
+    let last: Vec<String> = awaited(&stat.space).iter().map(SocketAddr::to_string).collect();
+    (!last.is_empty()).then(|| {
+        format!(
+            "all servers of part of the ring are lost, and its keys cannot be reached: start {}, lost last",
+            last.join(" and ")
+        )
+    })
 }
 
 /// Managers that know nothing, and servers that do.
@@ -153,6 +167,7 @@ fn value(
         },
         "attached": attached,
         "not_attached": strings(free),
+        "awaited": strings(&awaited(&stat.space)),
         "voters": voters::values(stat),
         "risk": voters::risk(&stat.voters),
         "master": stat.master.map(|master| master.to_string()),
@@ -215,6 +230,7 @@ mod tests {
             managers: vec![address(19700)],
             master: Some(address(19700)),
             voters: Vec::new(),
+            loss_accepted: false,
         }
     }
 
@@ -234,6 +250,14 @@ mod tests {
             nodes,
             "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"
         );
+    }
+
+    #[test]
+    fn who_must_be_started_is_named() {
+        let mut stat = stat(vec![heard(8000)]);
+        assert_eq!(lost_hint(&stat), None, "one that acts has it all");
+        stat.space.members[0].state = MemberState::Fault { order: 2 };
+        assert!(lost_hint(&stat).unwrap().contains("start 127.0.0.1:8000, lost last"));
     }
 
     #[test]

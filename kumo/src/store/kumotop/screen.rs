@@ -325,6 +325,7 @@ mod tests {
             managers: vec![address(19700); 3],
             master: Some(address(19700)),
             voters: Vec::new(),
+            loss_accepted: false,
         };
         let reports = (1..4).map(|index| (address(index), Some(report(index)))).collect();
         let mut screen = Screen::new(Snapshot::of(stat, reports));

@@ -194,6 +194,7 @@ mod tests {
             managers: Vec::new(),
             master: None,
             voters: Vec::new(),
+            loss_accepted: false,
         };
         let mut reasons = Vec::new();
         judge_store(&StoreLook { stat, reports: BTreeMap::new(), coverage, job: None }, &mut reasons);
