@@ -31,6 +31,8 @@ pub struct Log {
     safe: AtomicU64,
     /// The bytes of the record that found no room at last; 0: the last one found it.
     lacking: AtomicUsize,
+    /// What recovery left without a mark.
+    found: Option<(u32, u64)>,
 }
 
 /// Where the log grows.
@@ -83,6 +85,7 @@ impl Log {
             broken: OnceLock::new(),
             safe: AtomicU64::new(0),
             lacking: AtomicUsize::new(0),
+            found: unmarked,
         }
     }
 
@@ -167,11 +170,14 @@ impl Log {
         Ok(())
     }
 
-    /// Says in the log what was synced last: damage there is then told from an end that a crash has torn.
+    /// Says in the log what was synced last: damage there is then told from an end that a crash has torn. A log to which
+    /// nothing was appended stays as it is.
     pub fn write_mark(&self) -> Result<(), Fault> {
         self.unbroken()?;
         let mut tail = self.tail();
-        let Some((segment, synced)) = tail.unmarked else { return Ok(()) };
+        let Some((segment, synced)) = tail.unmarked.filter(|_| tail.unmarked != self.found) else {
+            return Ok(());
+        };
         self.make_room(&mut tail, 0)?;
         tail.push(&LogRecord::synced(segment, synced));
         tail.unmarked = None;

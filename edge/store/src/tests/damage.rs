@@ -322,3 +322,20 @@ fn what_was_synced_before_a_stop_is_damage_and_no_torn_end() {
         assert!(damaged, "byte {position}: {opened:?}");
     }
 }
+
+/// Whoever opens a store that turns out not to be his leaves it as it was.
+#[test]
+fn a_store_to_which_nothing_was_written_stays_as_it_is() {
+    let (disk, _) = sample();
+    drop(open(&disk, Sync::Always).unwrap());
+    let segments = |disk: &FaultyDisk| -> Vec<(PathBuf, Vec<u8>)> {
+        let segments =
+            files(disk).into_iter().filter(|path| path.extension().is_some_and(|end| end == "segment"));
+        segments.map(|path| (path.clone(), disk.content(&path))).collect()
+    };
+    let before = segments(&disk);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    core.close().unwrap();
+    drop(core);
+    assert!(segments(&disk) == before);
+}
