@@ -331,6 +331,7 @@ fn control_answers() -> Vec<ControlAnswer> {
             managers: vec![address(1)],
             master: Some(address(1)),
             voters: vec![voter],
+            loss_accepted: true,
         }),
         ControlAnswer::Plan(Plan { shares: vec![share], bytes: 1, records: 2 }),
         ControlAnswer::Backup(vec![backup]),
