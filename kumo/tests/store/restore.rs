@@ -44,7 +44,9 @@ fn what_is_written_after_a_restore_wins_on_every_copy() {
     second.until_fault(0);
     verify(&mut client, &model);
     (2..KEYS).step_by(50).for_each(|key| set(&mut client, &mut model, key, "without the first"));
-    second.order(&["backup", "nightly"]);
+    let output = second.kumoctl(&["backup", "nightly"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("failed: the server is fault"), "{said}");
     let copies: Vec<PathBuf> = (1..3).map(|server| of_server(&second, server)).collect();
     until("the backups are written", || copies.iter().all(|copy| copy.is_dir()).then_some(()));
     assert_equal(&second, &copies, &model);
