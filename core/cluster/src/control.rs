@@ -81,7 +81,7 @@ pub struct Stat {
     pub master: Option<SocketAddr>,
     /// Those of it that vote, or are to.
     pub voters: Vec<VoterStat>,
-    /// The replace under way gives up what every server of is lost.
+    /// The replace under way gives up the keys whose servers were all lost when it was ordered.
     pub loss_accepted: bool,
 }
 

@@ -105,7 +105,7 @@ impl Cluster {
         self.lease_micros
     }
 
-    /// What every server of is lost when the replace under way was ordered is given up by it.
+    /// The replace under way gives up the keys whose servers were all lost when it was ordered.
     pub fn loss_accepted(&self) -> bool {
         self.accept_loss
     }
