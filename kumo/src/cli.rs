@@ -28,7 +28,7 @@ pub enum Command {
     Bench(bench::Bench),
     Config(config::ConfigTool),
     Plan(plan::Plan),
-    /// Write the symlinks for kumo's other names (kumo-server, kumoctl, …) into a folder
+    /// Write symlinks for kumo and its other names (kumo-server, kumoctl, …) into a folder
     Links {
         #[arg(value_name = "DIR")]
         folder: PathBuf,

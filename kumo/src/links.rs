@@ -1,4 +1,4 @@
-//! `kumo links`: the binary's other names.
+//! The binary's other names, and `kumo links`, which writes them beside its own.
 
 use crate::failure::Failure;
 use crate::output::Out;
@@ -84,7 +84,7 @@ pub fn write(folder: &Path, out: Out) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::refused(format!("cannot write to {}: {error}", folder.display())))?;
     let mut links = Vec::new();
-    for (name, ..) in NAMES {
+    for name in std::iter::once("kumo").chain(NAMES.iter().map(|(name, ..)| *name)) {
         let link = folder.join(name);
         place(&binary, &link)
             .map_err(|error| Failure::refused(format!("cannot write {}: {error}", link.display())))?;
@@ -93,8 +93,12 @@ pub fn write(folder: &Path, out: Out) -> Result<(), Failure> {
     out.result(json!({ "links": links }), || links.join("\n"))
 }
 
-/// An older link is replaced; anything else of that name is left alone.
+/// An older link is replaced; anything else of that name is left alone. So is the binary itself, where it was put into
+/// that folder under its own name, and what leads to it already.
 fn place(binary: &Path, link: &Path) -> std::io::Result<()> {
+    if std::fs::canonicalize(link).is_ok_and(|found| found == binary) {
+        return Ok(());
+    }
     if std::fs::symlink_metadata(link).is_ok_and(|found| found.is_symlink()) {
         std::fs::remove_file(link)?;
     }

@@ -194,8 +194,10 @@ fn links_manuals_and_completions_are_written() {
     for _ in 0..2 {
         assert_status(&["links"], &kumo(&["links", name]), 0);
     }
-    let output = Command::new(folder.join("kumo-cell")).arg("--version").output().unwrap();
-    assert!(String::from_utf8(output.stdout).unwrap().starts_with("kumo-cell "));
+    for called in ["kumo-cell", "kumo"] {
+        let output = Command::new(folder.join(called)).arg("--version").output().unwrap();
+        assert!(String::from_utf8(output.stdout).unwrap().starts_with(&format!("{called} ")));
+    }
     let written = kumo(&["man", name]);
     assert_status(&["man"], &written, 0);
     assert!(String::from_utf8(written.stdout).unwrap().contains("/kumo-fs-put.1\n"));
@@ -226,6 +228,28 @@ fn links_manuals_and_completions_are_written() {
             accepts(Command::new("groff").args(["-man", "-Kutf8", "-ww", "-z", "-Tutf8"]).arg(page));
         }
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// As in `cp kumo /usr/bin && kumo links /usr/bin`.
+#[test]
+fn links_beside_the_binary_leave_it_as_it_is() {
+    // Where a hard link to the binary can be made.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kumo-beside-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    let (binary, other) = (folder.join("kumo"), folder.join("other"));
+    std::fs::hard_link(KUMO, &binary).unwrap();
+    let output = Command::new(&binary).arg("links").arg(&folder).output().unwrap();
+    assert_status(&["links"], &output, 0);
+    assert!(!binary.is_symlink());
+    assert_eq!(std::fs::read_link(folder.join("kumoctl")).unwrap(), binary);
+    // What somebody else has put there is not ours to replace.
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("kumo"), "another program").unwrap();
+    let output = Command::new(&binary).arg("links").arg(&other).output().unwrap();
+    assert_status(&["links"], &output, 1);
+    assert_eq!(std::fs::read_to_string(other.join("kumo")).unwrap(), "another program");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
