@@ -172,11 +172,31 @@ async fn exchange(
     stream.write_all(&out).await.map_err(said)?;
     let mut inbox = BytesMut::new();
     let greeting = tokio::time::timeout(GREETING_MAX, receive::<Greeting>(&mut stream, &mut inbox)).await;
-    let stranger = |_| Silence::Asked(STRANGER.to_owned());
-    match greeting.map_err(stranger)?.map_err(Silence::Asked)? {
+    let greeting = greeting.map_err(|_| Silence::Asked(STRANGER.to_owned()))?;
+    match greeting.map_err(|why| Silence::Asked(stranger(&inbox, request).unwrap_or(why)))? {
         Greeting::Hello(_) => receive(&mut stream, &mut inbox).await.map_err(Silence::Asked),
         Greeting::Refused { reason } => Err(Silence::Turned(reason)),
     }
+}
+
+/// Who answers there instead of one of ours, by the first bytes that came. Text in place of a frame is a length beyond all
+/// limits; what could be a frame is not judged.
+fn stranger(heard: &[u8], request: &ToolRequest) -> Option<String> {
+    let length = u32::from_le_bytes(*heard.first_chunk()?);
+    if length as usize <= FRAME_BYTES_MAX {
+        return None;
+    }
+    let speaks = |words: &[&str]| words.iter().any(|word| heard.starts_with(word.as_bytes()));
+    let who = match () {
+        () if speaks(&["HTTP"]) => "HTTP is spoken",
+        () if speaks(&["ERROR", "CLIENT_ERROR", "SERVER_ERROR"]) => "memcached's protocol is spoken",
+        () => "something else is spoken",
+    };
+    let wanted = match request {
+        ToolRequest::Control(_) => "this is not the control port of a manager (its -c, 19799 by default)",
+        ToolRequest::Inspect => "this is not the port of a server (that of its -l, 19800 by default)",
+    };
+    Some(format!("{who} there: {wanted}"))
 }
 
 async fn receive<T: Wire>(stream: &mut TcpStream, inbox: &mut BytesMut) -> Result<T, String> {

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -51,6 +52,42 @@ fn kumoctl_says_when_nobody_of_ours_is_there() {
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.contains(&address) && line.contains("is it the port of a manager"), "{line}");
+}
+
+#[test]
+fn a_port_of_another_kind_is_told_as_such() {
+    let cluster = Cluster::start(1, 1, &[]);
+    let tool = |arguments: &[&str]| {
+        let output = Command::new(KUMO).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let log = cluster.managers[0].log();
+    let line = log.lines().find(|line| line.contains(" http")).expect("its log names the dashboard's port");
+    let dashboard = line.split("address=").nth(1).unwrap().split(' ').next().unwrap();
+    let control = "this is not the control port of a manager (its -c, 19799 by default)";
+    let said = format!("kumo: {dashboard}: HTTP is spoken there: {control}\n");
+    assert_eq!(tool(&["ctl", dashboard, "stat"]), said);
+    assert_eq!(tool(&["hash", "-m", dashboard, "assign", "key"]), said);
+    let server = "this is not the port of a server (that of its -l, 19800 by default)";
+    assert_eq!(
+        tool(&["stat", dashboard, "items"]),
+        format!("kumo: {dashboard}: HTTP is spoken there: {server}\n")
+    );
+    // One that greets before it is asked, as mail servers do.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let greeter = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 mail.example.org ready\r\n").unwrap();
+        // Until it is hung up on.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    assert_eq!(
+        tool(&["ctl", &address, "stat"]),
+        format!("kumo: {address}: something else is spoken there: {control}\n")
+    );
+    greeter.join().unwrap();
 }
 
 fn kumohash(arguments: &[&str]) -> String {
