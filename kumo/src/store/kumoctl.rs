@@ -222,7 +222,7 @@ Examples:
   kumoctl localhost stat --format json
 
 --format json: stat {space {number, time, clock}, attached [{address, state, moving}], not_attached, awaited, voters [{address, kind, server, state}], risk, master,
-auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, paused, rate, percent, …, servers [{address, …}]}.
+auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, number, paused, rate, percent, …, servers [{address, …}]}.
 
 Exit status:
   0 done   1 refused   2 usage   4 unreachable   5 no master";

@@ -5,7 +5,7 @@ use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
 use clap::Subcommand;
 use kumo_cluster::control::{ControlRequest, JobStat, Stat};
-use kumo_cluster::{MemberState, Progress, Space, Table};
+use kumo_cluster::{MemberState, Progress, Space, SpaceNumber, Table};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -33,16 +33,33 @@ pub enum JobOrder {
 }
 
 pub async fn run(manager: SocketAddr, order: JobOrder, out: Out) -> Result<(), Failure> {
-    let request = match order {
+    let (request, done) = match order {
         JobOrder::Show => return show(manager, out).await,
         JobOrder::Wait => return super::wait::run(manager, out).await,
-        JobOrder::Pause => ControlRequest::Pause,
-        JobOrder::Resume => ControlRequest::Resume,
-        JobOrder::Cancel => ControlRequest::Cancel,
-        JobOrder::Rate { bytes } => ControlRequest::Rate { bytes },
+        JobOrder::Pause => (ControlRequest::Pause, "paused".to_owned()),
+        JobOrder::Resume => (ControlRequest::Resume, "resumed".to_owned()),
+        JobOrder::Cancel => (ControlRequest::Cancel, "cancelled".to_owned()),
+        JobOrder::Rate { bytes } => (ControlRequest::Rate { bytes }, limited(bytes)),
     };
-    tool::control(manager, &request).await?;
-    out.result(json!({ "done": true }), String::new)
+    // Whoever gives the order may think of another one.
+    let view = JobView::of(&tool::stat(&[manager]).await?).ok_or_else(|| Failure::refused(NO_JOB))?;
+    let name = view.name();
+    if view.job.switching {
+        return Err(Failure::refused(format!("{name}: all data is where it belongs, it ends by itself")));
+    }
+    tool::control(manager, &request).await.map_err(|failure| match failure {
+        Failure::Line(why, status) => Failure::Line(format!("{name}: {why}"), status),
+        other => other,
+    })?;
+    let job = json!({ "kind": view.job.kind(), "number": view.number().to_string() });
+    out.result(json!({ "done": true, "job": job }), || format!("{name}: {done}"))
+}
+
+fn limited(bytes: u64) -> String {
+    match bytes {
+        0 => "no limit".to_owned(),
+        bytes => format!("max {}/s each", shown::bytes(bytes)),
+    }
 }
 
 /// Looks twice, because a rate is what happens in between.
@@ -62,7 +79,7 @@ async fn show(manager: SocketAddr, out: Out) -> Result<(), Failure> {
             let hindrance = job.hindrance().map(|hindrance| hindrance + "\n").unwrap_or_default();
             format!("{}\n{hindrance}{}", job.line(), job.table())
         }
-        None => "no replace is under way".to_owned(),
+        None => NO_JOB.to_owned(),
     })
 }
 
@@ -133,6 +150,16 @@ impl JobView {
         })
     }
 
+    /// The hash space with which it began.
+    fn number(&self) -> SpaceNumber {
+        self.job.total.job
+    }
+
+    /// Which one it is.
+    fn name(&self) -> String {
+        format!("{} of hash space {}", self.job.kind(), self.number())
+    }
+
     /// What it is, and how far.
     pub fn line(&self) -> String {
         format!("{} {}", self.job.kind(), self.facts(None))
@@ -189,6 +216,7 @@ impl JobView {
         let job = &self.job;
         let mut value = progress_value(&job.total);
         value["kind"] = json!(job.kind());
+        value["number"] = json!(self.number().to_string());
         value["paused"] = json!(job.paused);
         value["rate"] = json!(job.rate);
         value["switching"] = json!(job.switching);
@@ -237,6 +265,8 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
+const NO_JOB: &str = "no replace is under way";
+
 /// Long enough for servers to tell several times, which they do in steps; short enough to wait for.
 const RATE_INTERVAL: Duration = Duration::from_millis(2500);
 
@@ -244,7 +274,7 @@ const RATE_INTERVAL: Duration = Duration::from_millis(2500);
 mod tests {
     use super::*;
     use crate::store::kumoctl::wait::BAR_WIDTH;
-    use kumo_cluster::{Incarnation, Job, Member, SpaceNumber};
+    use kumo_cluster::{Incarnation, Job, Member};
 
     /// A full replace of that much, as it is shown.
     fn moving(total: Progress) -> JobView {
