@@ -85,8 +85,8 @@ pub use ring::{Arc, COPIES, POINTS, Table, points};
 pub use server::{Counts, Server};
 pub use space::{Job, MEMBERS_MAX, Member, MemberState, Space, Standing};
 pub use step::{
-    CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, ManagerEffect,
-    ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput, ServerNote,
-    ServerSettings,
+    CellView, GatewayEffect, GatewayError, GatewayInput, GatewayNote, GatewaySettings, GivenUp,
+    ManagerEffect, ManagerInput, ManagerNote, ManagerSettings, ReplicaView, ServerEffect, ServerInput,
+    ServerNote, ServerSettings,
 };
 pub use store::{Fault, Garbage, Head, Store, StoreKey, Usage};

@@ -4,6 +4,7 @@
 use crate::control::{ControlAnswer, ControlRequest};
 use crate::{
     Answer, Broken, Early, Incarnation, KeyHash, Limits, Message, Operation, Recruit, Seat, ServerId, Space,
+    SpaceNumber,
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
@@ -334,6 +335,8 @@ pub enum ManagerNote {
     Space {
         space: Space,
     },
+    /// An operator gave up the keys whose servers were all lost: a replace goes on without them.
+    LossAccepted(GivenUp),
     Refused {
         address: SocketAddr,
         reason: String,
@@ -350,6 +353,19 @@ pub enum ManagerNote {
     Changing {
         change: Change,
     },
+}
+
+/// The keys that an accepted loss gives up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// In the space with which that began.
+    pub number: SpaceNumber,
+    /// In 2^-32 parts of the ring.
+    pub parts: u64,
+    /// Their servers. What those that came back since have of them is dropped.
+    pub servers: Vec<SocketAddr>,
+    /// Those that were the last to have them, of each key one: they alone have all that was acknowledged.
+    pub lost_last: Vec<SocketAddr>,
 }
 
 /// What a manager is told at its start.

@@ -63,7 +63,7 @@ fn a_torn_end_that_was_cut_off_is_a_warning_with_its_place() {
 }
 
 /// The names of all events of a log, as kumolog tells them.
-fn events(log: &Path) -> Vec<String> {
+pub fn events(log: &Path) -> Vec<String> {
     let output = Command::new(KUMO).args(["log", "--format", "json"]).arg(log).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -15,6 +15,7 @@ mod http_client;
 mod load;
 mod logins;
 mod logs;
+mod losses;
 mod managers;
 #[path = "../chaos/namespaces.rs"]
 mod namespaces;

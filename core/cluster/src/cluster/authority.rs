@@ -1,7 +1,7 @@
 //! Who has everything that was acknowledged in an arc whose owners are all lost. (REPLICATION.md, rule 13)
 
 use super::draft::Draft;
-use crate::{Arc, Incarnation, MemberState, ServerId, Space, Table};
+use crate::{Arc, GivenUp, Incarnation, MemberState, ServerId, Space, Table};
 use std::collections::BTreeSet;
 
 /// Lost members that must come back, or be given up by an operator, before anyone else may own what they had last.
@@ -22,6 +22,22 @@ pub fn returning(
     let back = lost.filter_map(|before| Some((before, back(before)?)));
     let after = |before: ServerId, incarnation| ServerId { address: before.address, incarnation };
     back.filter(|&(before, incarnation)| draft.may_return(before, after(before, incarnation))).collect()
+}
+
+/// What is lost for good if nobody waits for it; none: every key has a server.
+pub fn given_up(space: &Space) -> Option<GivenUp> {
+    let table = Table::new(space);
+    let lost = || table.arcs().iter().filter(|arc| arc.primary().is_none());
+    let width = |arc: &Arc| u128::from(arc.last.0 - arc.first.0) + 1;
+    let places: u128 = lost().map(width).sum();
+    let named =
+        |indexes: BTreeSet<u16>| indexes.into_iter().map(|index| space.member(index).address).collect();
+    (places > 0).then(|| GivenUp {
+        number: space.number,
+        parts: (places >> 32) as u64,
+        servers: named(lost().flat_map(|arc| arc.owners.iter().copied()).collect()),
+        lost_last: named(authorities(space, &table)),
+    })
 }
 
 /// Every arc has a server that reads and orders it.

@@ -9,6 +9,6 @@ mod command;
 mod draft;
 mod state;
 
-pub(crate) use authority::{authorities, returning};
+pub(crate) use authority::{authorities, given_up, returning};
 pub use command::{Command, Lead, Objection, Order, Query};
 pub use state::{Cluster, GATEWAYS_MAX, LEASE_MICROS_MAX, RECRUITED_MAX};

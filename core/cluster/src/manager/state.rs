@@ -4,6 +4,7 @@ use super::desk::Desk;
 use super::gateways::Registrations;
 use super::peers::Peers;
 use super::reign::Reign;
+use crate::cluster::given_up;
 use crate::{
     CellView, Cluster, ManagerEffect, ManagerInput, ManagerNote, ManagerSettings, Message, SpaceNumber,
 };
@@ -26,6 +27,8 @@ pub struct Manager {
     pub(super) desk: Desk,
     /// The space that was handed to everybody last.
     space: SpaceNumber,
+    /// The replace that was noted last gives up what is lost.
+    loss_accepted: bool,
     /// When to act next.
     tick: Option<Time>,
     /// Since when this process has not been starved: what it did not hear before says nothing about others.
@@ -44,6 +47,7 @@ impl Manager {
             registrations: Registrations::default(),
             desk: Desk::default(),
             space: SpaceNumber(0),
+            loss_accepted: false,
             tick: None,
             awake_since: now,
         }
@@ -118,6 +122,10 @@ impl Manager {
             self.peers.push_space(now, connection, space, effects);
         }
         effects.push(ManagerEffect::Note(ManagerNote::Space { space: space.clone() }));
+        if !std::mem::replace(&mut self.loss_accepted, cluster.loss_accepted()) && self.loss_accepted {
+            let given_up = given_up(space).map(ManagerNote::LossAccepted);
+            effects.extend(given_up.map(ManagerEffect::Note));
+        }
         true
     }
 

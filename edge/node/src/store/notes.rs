@@ -1,7 +1,10 @@
 //! What the store's cores noted, in both logs: as lines of the text log, as events of the binary log.
 
 use super::binary_log::{Value, record};
-use kumo_cluster::{GatewayError, GatewayNote, Kind, ManagerNote, MemberState, Operation, ServerNote, Space};
+use kumo_cluster::{
+    GatewayError, GatewayNote, GivenUp, Kind, ManagerNote, MemberState, Operation, ServerNote, Space,
+};
+use std::net::SocketAddr;
 use tracing::{debug, info, warn};
 
 pub fn server(note: &ServerNote) {
@@ -116,6 +119,7 @@ pub fn manager(note: &ManagerNote) {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);
         }
+        ManagerNote::LossAccepted(given_up) => loss_accepted(given_up),
         ManagerNote::Refused { address, reason } => {
             warn!(%address, reason, "refused");
             record("refused", || vec![("address", Value::text(address)), ("reason", Value::text(reason))]);
@@ -131,6 +135,26 @@ pub fn manager(note: &ManagerNote) {
         // What came of it is noted by the replica.
         ManagerNote::Changing { change } => debug!(?change, "members of the cell"),
     }
+}
+
+fn loss_accepted(given_up: &GivenUp) {
+    let GivenUp { number, parts, servers, lost_last } = given_up;
+    let percent = *parts as f64 * 100.0 / (1u64 << 32) as f64;
+    let named = |servers: &[SocketAddr]| {
+        let names: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
+        names.join(",")
+    };
+    let part = format!("{percent:.1}%");
+    warn!(%number, part, lost_last = named(lost_last), servers = named(servers), "{}", LOSS_ACCEPTED);
+    record("loss accepted", || {
+        let list = |servers: &[SocketAddr]| Value::List(servers.iter().map(Value::text).collect());
+        vec![
+            ("number", Value::text(number)),
+            ("part", Value::text(&part)),
+            ("lost last", list(lost_last)),
+            ("servers", list(servers)),
+        ]
+    });
 }
 
 pub fn gateway(note: &GatewayNote) {
@@ -266,6 +290,10 @@ fn with(
     fields.push((name, value.into()));
     fields
 }
+
+/// What an operator has decided, for whoever looks for the keys later.
+const LOSS_ACCEPTED: &str = "loss of data accepted by an operator: the keys of this part of the ring are given up, all their \
+                             servers were lost";
 
 /// What an operator has to decide when managers know nothing and servers do.
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \

@@ -206,6 +206,7 @@ impl World {
             | ManagerNote::StoresDiffer
             | ManagerNote::Restored { .. }
             | ManagerNote::Foreign { .. }
+            | ManagerNote::LossAccepted(_)
             | ManagerNote::Recruiting { .. }
             | ManagerNote::Dismissing { .. }
             | ManagerNote::Changing { .. } => {}

@@ -1,0 +1,44 @@
+//! Keys whose servers are all lost: who is told, and what remains in the logs when they are given up.
+
+use crate::client::Client;
+use crate::cluster::{Cluster, Node, until, words};
+use crate::logs::events;
+
+#[test]
+fn an_accepted_loss_is_a_warning_that_names_what_was_given_up() {
+    let mut cluster = Cluster::start(1, 1, &[]);
+    log_in_binary(&mut cluster);
+    assert!(Client::open(cluster.gateway.address).unwrap().set("lost", "value").unwrap());
+    cluster.servers[0].kill();
+    cluster.until_fault(0);
+    cluster.add_server();
+    until("the next one is known", || {
+        (cluster.try_stat()?["not_attached"].as_array()?.len() == 1).then_some(())
+    });
+    assert_eq!(cluster.kumoctl(&["attach"]).status.code(), Some(1), "nothing is given up unless it is said");
+    assert!(!cluster.managers[0].log().contains(LINE));
+    cluster.order(&["attach", "--accept-data-loss"]);
+    cluster.until_settled();
+    cluster.until_active(1);
+    let (log, lost) = (cluster.managers[0].log(), cluster.servers[0].address);
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(LINE)).collect();
+    let [line] = lines[..] else { panic!("one line: {lines:?}") };
+    assert!(line.contains("WARN") && line.contains("100.0%"), "{line}");
+    assert!(line.contains(&format!("lost_last=\"{lost}\" servers=\"{lost}\"")), "{line}");
+    let binary = events(&cluster.folder.path().join(BINARY_LOG));
+    assert_eq!(binary.iter().filter(|event| *event == "loss accepted").count(), 1, "{binary:?}");
+}
+
+/// The manager starts again, with a binary log.
+fn log_in_binary(cluster: &mut Cluster) {
+    let (address, control) = (cluster.managers[0].address, cluster.controls[0].port().to_string());
+    cluster.managers[0].kill();
+    let mut arguments = words(&["manager", "-v", "-l", &address.to_string(), "-c", &control]);
+    arguments.extend(words(&["--data", "manager-0", "-g", BINARY_LOG]));
+    cluster.managers[0] = Node::new(&cluster.folder, "manager 0".to_owned(), address, arguments);
+    cluster.managers[0].run();
+    cluster.until_active(1);
+}
+
+const LINE: &str = "loss of data accepted by an operator";
+const BINARY_LOG: &str = "manager.mpac";
