@@ -78,6 +78,26 @@ fn every_process_says_whether_it_lives_and_serves_and_what_it_measures() {
     assert!(Asked::try_get(gateway, "/health").is_none());
 }
 
+/// Whoever is to look after it must reach a manager: readiness is of the process, and takes it out of a service.
+#[test]
+fn keys_out_of_reach_are_measured_and_their_managers_stay_ready() {
+    let mut cluster = Cluster::start(1, 1, &[]);
+    let manager = http(&cluster.managers[0]);
+    let unreachable = || metrics(manager)["kumo_cluster_unreachable_ratio"];
+    assert_eq!(unreachable(), 0.0);
+    cluster.servers[0].kill();
+    cluster.until_fault(0);
+    until("it is measured", || (unreachable() == 1.0).then_some(()));
+    assert_eq!((get(manager, "/ready").status, get(manager, "/health").status), (200, 200));
+    until("the page tells it", || {
+        let health = get_json(manager, "/v1/cluster")["health"].clone();
+        let text = health["reasons"][0]["text"].as_str()?.to_owned();
+        (health["level"] == "stopped" && text.contains("keys cannot be reached")).then_some(())
+    });
+    cluster.servers[0].run();
+    until("the last owner is back", || (unreachable() == 0.0).then_some(()));
+}
+
 #[test]
 fn the_page_is_told_of_a_loss_and_brings_a_server_in() {
     let mut cluster = Cluster::start(3, 3, &[]);

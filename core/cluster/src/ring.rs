@@ -92,6 +92,17 @@ impl Table {
         &self.arcs
     }
 
+    /// Arcs whose owners are all lost.
+    pub fn dark(&self) -> impl Iterator<Item = &Arc> {
+        self.arcs.iter().filter(|arc| arc.primary().is_none() && !arc.owners.is_empty())
+    }
+
+    /// How much of the ring that is, in 2^-32 parts of it.
+    pub fn dark_parts(&self) -> u64 {
+        let places: u128 = self.dark().map(|arc| u128::from(arc.last.0 - arc.first.0) + 1).sum();
+        (places >> 32) as u64
+    }
+
     pub fn position(&self, hash: KeyHash) -> usize {
         self.guide.find(hash, |number| self.arcs[number].last)
     }

@@ -27,15 +27,12 @@ pub fn returning(
 /// What is lost for good if nobody waits for it; none: every key has a server.
 pub fn given_up(space: &Space) -> Option<GivenUp> {
     let table = Table::new(space);
-    let lost = || table.arcs().iter().filter(|arc| arc.primary().is_none());
-    let width = |arc: &Arc| u128::from(arc.last.0 - arc.first.0) + 1;
-    let places: u128 = lost().map(width).sum();
     let named =
         |indexes: BTreeSet<u16>| indexes.into_iter().map(|index| space.member(index).address).collect();
-    (places > 0).then(|| GivenUp {
+    table.dark().next().is_some().then(|| GivenUp {
         number: space.number,
-        parts: (places >> 32) as u64,
-        servers: named(lost().flat_map(|arc| arc.owners.iter().copied()).collect()),
+        parts: table.dark_parts(),
+        servers: named(table.dark().flat_map(|arc| arc.owners.iter().copied()).collect()),
         lost_last: named(authorities(space, &table)),
     })
 }

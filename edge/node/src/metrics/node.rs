@@ -2,7 +2,7 @@
 
 use super::{Counter, Gauge, Latency, Metrics, Text};
 use bytes::Bytes;
-use kumo_cluster::{Cluster, MemberState, Progress};
+use kumo_cluster::{Cluster, MemberState, Progress, Table};
 use kumo_paxos::Time;
 use kumo_pfs::{Query, Reply};
 use kumo_session::{Application, Ask, Cell, CellMessage, ClientMessage, SessionId};
@@ -41,6 +41,8 @@ struct ClusterGauges {
     active: Gauge,
     fault: Gauge,
     returned: Gauge,
+    /// In 2^-32 parts of the ring.
+    dark: Gauge,
     connected: Gauge,
     gateways: Gauge,
     replacing: Gauge,
@@ -116,6 +118,10 @@ impl NodeMetrics {
                 MemberState::Returned { .. } => returned += 1,
             }
         }
+        // A large ring takes a while to lay out, and changes seldom.
+        if gauges.space.get() != space.number.0 {
+            gauges.dark.set(Table::new(space).dark_parts());
+        }
         gauges.space.set(space.number.0);
         gauges.active.set(active);
         gauges.fault.set(fault);
@@ -142,6 +148,11 @@ impl NodeMetrics {
                 ("fault", gauges.fault.get()),
                 ("returned", gauges.returned.get()),
             ],
+        )?;
+        text.gauge_f64(
+            "kumo_cluster_unreachable_ratio",
+            "Part of the ring whose servers are all lost: its keys cannot be reached.",
+            gauges.dark.get() as f64 / (1u64 << 32) as f64,
         )?;
         text.gauge(
             "kumo_cluster_connected_servers",
