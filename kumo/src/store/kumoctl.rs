@@ -90,7 +90,8 @@ enum Order {
         #[arg(long)]
         accept_data_loss: bool,
     },
-    /// What an attach (of all new servers unless said otherwise) or a detach would move, without doing it
+    /// What an attach (of all new servers unless said otherwise) or a detach would move, without doing it; status 1 when
+    /// it would be refused, and why
     Plan {
         #[command(subcommand)]
         change: Option<plan::Change>,

@@ -15,7 +15,12 @@ fn an_accepted_loss_is_a_warning_that_names_what_was_given_up() {
     until("the next one is known", || {
         (cluster.try_stat()?["not_attached"].as_array()?.len() == 1).then_some(())
     });
-    assert_eq!(cluster.kumoctl(&["attach"]).status.code(), Some(1), "nothing is given up unless it is said");
+    // Nothing is given up unless it is said, and a plan says so before.
+    let [attach, plan] = [&["attach"][..], &["plan", "attach"]].map(|order| cluster.kumoctl(order));
+    assert_eq!((attach.status.code(), plan.status.code()), (Some(1), Some(1)));
+    let [attach, plan] = [attach, plan].map(|output| String::from_utf8(output.stderr).unwrap());
+    assert!(attach.contains(&format!("start {}", cluster.servers[0].address)), "{attach}");
+    assert_eq!(plan, attach.replace("kumo: ", "kumo: the order would be refused: "));
     assert!(!cluster.managers[0].log().contains(LINE));
     cluster.order(&["attach", "--accept-data-loss"]);
     cluster.until_settled();

@@ -4,7 +4,7 @@ use super::change::Changed;
 use super::command::{Command, Lead, Objection, Order, Query};
 use crate::{Broken, Clock, GatewayId, MemberState, Mutation, Space, SpaceNumber};
 use bytes::Bytes;
-use kumo_paxos::{CHUNK_BYTES, CellId};
+use kumo_paxos::{CHUNK_BYTES, CellId, Instance};
 use kumo_session::{Application, Entry, GENERATION_SHIFT, Outcome, SessionId, UnixMillis, numbered};
 use kumo_wire::{Malformed, Wire, wire_struct};
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,6 +200,13 @@ impl Cluster {
                 self.recruited.remove(&voter).map(|_| ()).ok_or(Objection::Nothing)
             }
         }
+    }
+
+    /// What would become of an order if it were executed next.
+    pub fn rehearse(&self, order: Order) -> Result<(), Objection> {
+        let (generation, time) = (self.generation, self.time);
+        let entry = Entry { instance: Instance(0), generation, time, session: SessionId::HOUSE, number: 0 };
+        self.clone().order(entry, order)
     }
 
     fn recruit(&mut self, voter: SocketAddr, server: SocketAddr) -> Result<(), Objection> {

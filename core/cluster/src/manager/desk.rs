@@ -1,6 +1,6 @@
 //! [`Desk`]: operators' requests, each answered when its effect is seen in what was executed, or when it cannot have one.
 
-use super::orders::{Hindrance, is_foreign, lost, not_attached};
+use super::orders::{Hindrance, is_foreign, lost};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
@@ -192,7 +192,7 @@ impl Manager {
     }
 
     /// Says also who must be started.
-    fn owners_lost(&mut self, cluster: &Cluster) -> String {
+    pub(super) fn owners_lost(&mut self, cluster: &Cluster) -> String {
         let authorities = self.reign.as_mut().map(|reign| reign.rings(cluster).authorities.clone());
         let names: Vec<String> =
             authorities.iter().flatten().map(|server| server.address.to_string()).collect();
@@ -301,17 +301,20 @@ impl Manager {
         }
     }
 
-    fn planned(&self, now: Time, attach: &[SocketAddr], detach: &[SocketAddr], cluster: &Cluster) -> Served {
+    fn planned(
+        &mut self,
+        now: Time,
+        attach: &[SocketAddr],
+        detach: &[SocketAddr],
+        cluster: &Cluster,
+    ) -> Served {
         let space = cluster.space();
-        if space.job.is_some() {
-            return refused(Objection::JobRuns.to_string());
-        }
+        let would_be = |why: String| refused(format!("the order would be refused: {why}"));
         if attach.len() + detach.len() > crate::MEMBERS_MAX {
-            return refused(Objection::TooManyServers.to_string());
+            return would_be(Objection::TooManyServers.to_string());
         }
-        let attached = |address| space.rhs.iter().any(|&index| space.member(index).address == address);
-        if let Some(&stranger) = detach.iter().find(|&&address| !attached(address)) {
-            return refused(not_attached(stranger, space));
+        if let Some(why) = self.objection(attach, detach, cluster) {
+            return would_be(why);
         }
         let outside = self.outside(now, space).into_iter().map(|server| server.address);
         let all = attach.is_empty() && detach.is_empty();
@@ -322,7 +325,7 @@ impl Manager {
         let usage = |address| self.peers.life_at(address).map_or(Usage::default(), |heard| heard.alive.usage);
         match plan(space, &attach, &detach, usage) {
             Some(plan) => Served::Answer(Box::new(ControlAnswer::Plan(plan))),
-            None => refused(Objection::NoTaker.to_string()),
+            None => would_be(Objection::NoTaker.to_string()),
         }
     }
 

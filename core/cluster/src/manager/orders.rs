@@ -4,7 +4,10 @@ use super::peers::Heard;
 use super::reign::{Topic, acts};
 use super::state::Manager;
 use crate::control::ControlRequest;
-use crate::{Cluster, Command, ManagerEffect, ManagerNote, MemberState, Order, ServerId, Space, SpaceNumber};
+use crate::{
+    Cluster, Command, Incarnation, ManagerEffect, ManagerNote, MemberState, Objection, Order, ServerId,
+    Space, SpaceNumber,
+};
 use kumo_paxos::Time;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -84,6 +87,46 @@ impl Manager {
             | ControlRequest::Backup { .. }
             | ControlRequest::Rebuild { .. } => return None,
         })
+    }
+
+    /// Why the order that a plan is about would be refused. Servers that are named and not there are taken for such as
+    /// will be: people plan before they buy.
+    pub(super) fn objection(
+        &mut self,
+        attach: &[SocketAddr],
+        detach: &[SocketAddr],
+        cluster: &Cluster,
+    ) -> Option<String> {
+        let space = cluster.space();
+        if space.job.is_some() {
+            return Some(Objection::JobRuns.to_string());
+        }
+        if let Some(why) = (!detach.is_empty()).then(|| to_detach(detach, space).err()).flatten() {
+            return Some(why);
+        }
+        let (there, absent): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            attach.iter().partition(|&&address| self.peers.life_at(address).is_some());
+        let all = attach.is_empty() && detach.is_empty();
+        let lives = match there.is_empty() && !all {
+            true => Ok(Vec::new()),
+            false => self.to_attach(&there, false, cluster),
+        };
+        let lives = match lives {
+            // What waits for the next replace comes without an attach, too.
+            Err(Hindrance::Refused(_)) if all && is_anything_wanted(cluster) => Ok(Vec::new()),
+            other => other,
+        };
+        let order = lives.and_then(|mut lives| {
+            lives.extend(absent.into_iter().map(unborn));
+            self.replace(lives, detach.to_vec(), cluster)
+        });
+        match order.map(|order| cluster.rehearse(order)) {
+            Err(Hindrance::Refused(why)) => Some(why),
+            Ok(Err(Objection::OwnersLost)) => Some(self.owners_lost(cluster)),
+            Ok(Err(objection)) => Some(objection.to_string()),
+            // It would be done in a moment.
+            Err(Hindrance::NotYet) | Ok(Ok(())) => None,
+        }
     }
 
     /// Brings in who waits, and takes out who is lost, after some time in which nothing changed.
@@ -330,12 +373,21 @@ fn to_detach(named: &[SocketAddr], space: &Space) -> Result<Vec<SocketAddr>, Str
 }
 
 /// Why it cannot be detached.
-pub(super) fn not_attached(address: SocketAddr, space: &Space) -> String {
+fn not_attached(address: SocketAddr, space: &Space) -> String {
     let comes = space.whs.iter().any(|&index| space.member(index).address == address);
     match comes {
         true => format!("{address} is being attached: `job cancel` takes that back"),
         false => format!("{address} is not attached"),
     }
+}
+
+fn is_anything_wanted(cluster: &Cluster) -> bool {
+    !cluster.attach_wanted().is_empty() || !cluster.detach_wanted().is_empty()
+}
+
+/// The life of a server that is not there yet.
+fn unborn(address: SocketAddr) -> ServerId {
+    ServerId { address, incarnation: Incarnation::default() }
 }
 
 fn want(attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Order {

@@ -7,6 +7,7 @@ mod hand_over;
 mod leases;
 mod log;
 mod node;
+mod plans;
 mod promises;
 mod random;
 mod recruits;

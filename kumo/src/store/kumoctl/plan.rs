@@ -1,6 +1,6 @@
 //! `kumoctl plan`: what a change of the ring would move.
 
-use super::addresses;
+use super::{addresses, detachable};
 use crate::failure::Failure;
 use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
@@ -31,7 +31,7 @@ pub async fn run(manager: SocketAddr, change: Option<Change>, out: Out) -> Resul
         Some(Change::Detach { servers }) if servers.is_empty() => {
             (Vec::new(), lost(&tool::stat(&[manager]).await?)?)
         }
-        Some(Change::Detach { servers }) => (Vec::new(), addresses(&servers)?),
+        Some(Change::Detach { servers }) => (Vec::new(), detachable(manager, &servers).await?),
     };
     let request = ControlRequest::Plan { attach, detach };
     match tool::control(manager, &request).await? {
@@ -47,7 +47,9 @@ fn lost(stat: &Stat) -> Result<Vec<SocketAddr>, Failure> {
         .map(|member| member.address)
         .collect();
     match lost.is_empty() {
-        true => Err(Failure::refused("nothing to detach: no attached server is fault")),
+        true => Err(Failure::refused(
+            "the order would be refused: nothing to detach: no attached server is fault",
+        )),
         false => Ok(lost),
     }
 }
