@@ -46,6 +46,8 @@ pub struct Usage {
     pub live_bytes: u64,
     /// Of all files, garbage included.
     pub file_bytes: u64,
+    /// Records that were found unreadable, and neither read nor written anew since. 0: none is known.
+    pub unreadable: u64,
 }
 
 /// What deleted and expired keys left behind, as a server's last whole pass through its store found it. A tombstone is
@@ -106,4 +108,4 @@ pub(crate) const KEY_BYTES_MAX: usize = 4096;
 
 wire_struct!(StoreKey { hash, key });
 wire_struct!(Garbage { bytes, age_seconds, held });
-wire_struct!(Usage { items, tombstones, live_bytes, file_bytes });
+wire_struct!(Usage { items, tombstones, live_bytes, file_bytes, unreadable });

@@ -143,7 +143,7 @@ fn progress() -> Progress {
 }
 
 fn usage() -> Usage {
-    Usage { items: 1, tombstones: 2, live_bytes: 3, file_bytes: 4 }
+    Usage { items: 1, tombstones: 2, live_bytes: 3, file_bytes: 4, unreadable: 5 }
 }
 
 fn alive() -> Alive {

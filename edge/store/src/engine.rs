@@ -1,7 +1,9 @@
 //! [`Engine`]: the store of a server, in files or in memory.
 
 use crate::attend::Attendants;
+use crate::damage::Damage;
 use crate::disk::{Access, Disk, SystemDisk};
+use crate::entry::{Body, Place};
 use crate::error::OpenError;
 use crate::folder::Folder;
 use crate::index::{Displaced, From};
@@ -16,6 +18,7 @@ use kumo_cluster::{Fault, Head, KeyHash, Record, Store, StoreKey, Usage};
 use kumo_wire::Pieces;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// A handle on a store. Handles are cheap to clone, and all of them may be used from any thread. The store is
@@ -50,6 +53,7 @@ pub struct Files {
     pub removing: Mutex<()>,
     /// What failed behind the back of all requests, until it succeeds again.
     pub trouble: Mutex<Option<Fault>>,
+    pub damage: Damage,
 }
 
 impl Engine {
@@ -183,7 +187,8 @@ impl Core {
         // Only a reader finds no segment at all: there is nothing to read.
         let files = (!segments.is_empty()).then(|| {
             let log = Log::new(disk, folder.path.clone(), options, segments);
-            Files { folder, log, removing: Mutex::default(), trouble: Mutex::default() }
+            let (removing, trouble, damage) = (Mutex::default(), Mutex::default(), Damage::default());
+            Files { folder, log, removing, trouble, damage }
         });
         Ok((Core::new(shards, files), opened))
     }
@@ -253,19 +258,50 @@ impl Core {
                 Some(Found::At { place, data_bytes }) => (place, data_bytes),
             };
             let files = self.files().expect("only an engine with files has records in files");
-            let length = RECORD_BYTES + key.len() + data_bytes;
-            let (bytes, segment) = self.bytes_of(length, |into| files.log.read(place, into))?;
-            // Compacted since the index was asked: it has been told the new place before.
-            let Some(segment) = segment else { continue };
-            let offset = u64::from(place.offset);
-            let read = segment.decode(offset, &bytes)?;
-            let head = read.head().filter(|_| read.key == key && read.hash == hash);
-            let Some(Head { stamp, kind, expiry, .. }) = head else {
-                return Err(segment.damage(offset, "another key's record"));
-            };
-            let flags = read.flags;
-            let data = bytes.slice_ref(read.data);
-            return Ok(Some(Record { stamp, kind, flags, expiry, data }));
+            match self.read(files, place, hash, key, data_bytes) {
+                // Compacted since the index was asked: it has been told the new place before.
+                Ok(None) => {}
+                Ok(Some(record)) => {
+                    files.damage.gone(place);
+                    return Ok(Some(record));
+                }
+                Err(fault) => {
+                    self.found_unreadable(files, place, hash, key);
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    /// The record of a key at that place. None: it is not there any more.
+    fn read(
+        &self,
+        files: &Files,
+        place: Place,
+        hash: KeyHash,
+        key: &[u8],
+        data_bytes: usize,
+    ) -> Result<Option<Record>, Fault> {
+        let length = RECORD_BYTES + key.len() + data_bytes;
+        let (bytes, segment) = self.bytes_of(length, |into| files.log.read(place, into))?;
+        let Some(segment) = segment else { return Ok(None) };
+        let offset = u64::from(place.offset);
+        let read = segment.decode(offset, &bytes)?;
+        let head = read.head().filter(|_| read.key == key && read.hash == hash);
+        let Some(Head { stamp, kind, expiry, .. }) = head else {
+            return Err(segment.damage(offset, "another key's record"));
+        };
+        let flags = read.flags;
+        let data = bytes.slice_ref(read.data);
+        Ok(Some(Record { stamp, kind, flags, expiry, data }))
+    }
+
+    /// Unless something else has taken its place meanwhile.
+    fn found_unreadable(&self, files: &Files, place: Place, hash: KeyHash, key: &[u8]) {
+        let shard = self.shards.lock(hash);
+        let entry = shard.index.find(hash, key);
+        if entry.is_some_and(|entry| matches!(entry.body, Body::At(current) if current == place)) {
+            files.damage.found(place);
         }
     }
 
@@ -349,6 +385,7 @@ impl Core {
             usage.live_bytes += shard.index.live_bytes;
         }
         usage.file_bytes = self.files().map_or(0, |files| files.log.file_bytes());
+        usage.unreadable = self.files().map_or(0, Files::unreadable);
         usage
     }
 }
@@ -357,6 +394,15 @@ impl Files {
     pub fn displaced(&self, old: Option<Displaced>) {
         if let Some(Displaced { from: From::File(place), live_bytes, .. }) = old {
             self.log.displaced(place, live_bytes);
+            self.damage.gone(place);
         }
+    }
+
+    /// Records, and one for each segment that is known to be damaged and no more.
+    fn unreadable(&self) -> u64 {
+        let closed = self.log.closed_segments();
+        let damaged = closed.iter().filter(|one| one.damaged.load(Ordering::Relaxed));
+        let further = damaged.filter(|one| !self.damage.is_in(one.number)).count();
+        (self.damage.count() + further) as u64
     }
 }

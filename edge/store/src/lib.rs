@@ -27,6 +27,7 @@
 //! | `entry.rs`, `arena.rs`, `leaf.rs`, `index.rs`, `shard.rs` | the index     |
 //! | `hint.rs`, `recovery.rs` | the start                                      |
 //! | `compaction.rs`, `attend.rs` | garbage, and the threads that work in the background |
+//! | `damage.rs`     | what was found unreadable                               |
 //! | `folder.rs`     | format, lock, notes                                     |
 //! | `backup.rs`, `merge.rs`, `manifest.rs` | copies of stores, and whether they are whole |
 //! | `disk.rs`       | the seam to the file system, where tests let it fail    |
@@ -35,6 +36,7 @@ mod arena;
 mod attend;
 mod backup;
 mod compaction;
+mod damage;
 mod disk;
 mod engine;
 mod entry;

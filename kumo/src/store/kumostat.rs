@@ -207,6 +207,7 @@ fn stats(report: &ServerReport) -> Vec<(&'static str, Value)> {
         ("tombstones_held", json!(report.garbage.held)),
         ("bytes", json!(usage.live_bytes)),
         ("file_bytes", json!(usage.file_bytes)),
+        ("unreadable", json!(usage.unreadable)),
         ("space", json!(number(report).to_string())),
         ("lease_ms", json!(report.lease_ms)),
         ("pending", json!(report.pending)),

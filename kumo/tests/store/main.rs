@@ -7,6 +7,7 @@ mod bench;
 mod client;
 mod cluster;
 mod conformance;
+mod damage;
 mod full;
 mod garbage;
 #[allow(dead_code)] // The tests of HTTP use more of it.

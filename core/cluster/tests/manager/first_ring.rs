@@ -7,7 +7,7 @@ use kumo_cluster::{Alive, ManagerInput, ManagerNote, SpaceNumber, Usage};
 use kumo_paxos::CellId;
 use kumo_session::ConnectionId;
 
-const FULL: Usage = Usage { items: 10, tombstones: 1, live_bytes: 1000, file_bytes: 2000 };
+const FULL: Usage = Usage { items: 10, tombstones: 1, live_bytes: 1000, file_bytes: 2000, unreadable: 0 };
 
 /// What server `number` of three says: the first was restored, the others are new.
 fn restored(bench: &Bench, number: u16) -> Alive {

@@ -20,6 +20,7 @@ pub struct ServerMetrics {
     tombstones_held: Gauge,
     live_bytes: Gauge,
     file_bytes: Gauge,
+    unreadable: Gauge,
     full: Gauge,
     pending: Gauge,
     dirty: Gauge,
@@ -49,6 +50,7 @@ impl ServerMetrics {
             tombstones_held: Gauge::default(),
             live_bytes: Gauge::default(),
             file_bytes: Gauge::default(),
+            unreadable: Gauge::default(),
             full: Gauge::default(),
             pending: Gauge::default(),
             dirty: Gauge::default(),
@@ -86,6 +88,7 @@ impl ServerMetrics {
         self.tombstones_held.set(garbage.held);
         self.live_bytes.set(usage.live_bytes);
         self.file_bytes.set(usage.file_bytes);
+        self.unreadable.set(usage.unreadable);
         self.full.set(u64::from(server.store().is_full()));
         let (pending, dirty) = server.under_way();
         self.pending.set(pending);
@@ -192,6 +195,11 @@ impl Metrics for ServerMetrics {
         self.tell_garbage(text)?;
         text.gauge("kumo_server_live_bytes", "Current keys and values.", self.live_bytes.get())?;
         text.gauge("kumo_server_file_bytes", "All files, garbage included.", self.file_bytes.get())?;
+        text.gauge(
+            "kumo_server_unreadable_records",
+            "Records found unreadable, and neither read nor written anew since.",
+            self.unreadable.get(),
+        )?;
         text.gauge("kumo_server_full", "1: no space is left on the disk.", self.full.get())?;
         text.gauge("kumo_server_pending_writes", "Writes that wait for copies.", self.pending.get())?;
         text.gauge(

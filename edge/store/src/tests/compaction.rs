@@ -181,7 +181,9 @@ fn a_needed_record_that_is_damaged_keeps_its_segment() {
         assert!(disk.names().contains(&segment(1)));
     }
     assert!(core.files().unwrap().log.closed_segments()[0].damaged.load(Ordering::Relaxed));
+    assert_eq!(core.usage().unreadable, 1, "it is known by its segment");
     assert!(matches!(core.get(key(2).hash, &key(2).key), Err(Fault::Damaged(_))));
+    assert_eq!(core.usage().unreadable, 1, "and is the same when it was met");
     assert_eq!(core.get(key(3).hash, &key(3).key), Ok(Some(record(3, 20))));
     // A backup of it would be refused.
     let refused = core.backup(Path::new("/backup"), &[]).map_err(|error| error.to_string());

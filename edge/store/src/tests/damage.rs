@@ -339,3 +339,31 @@ fn a_store_to_which_nothing_was_written_stays_as_it_is() {
     drop(core);
     assert!(segments(&disk) == before);
 }
+
+#[test]
+fn what_was_found_unreadable_is_counted_until_it_is_read_or_written_over() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for number in 1..=4 {
+        core.put(key(number).hash, &key(number).key, &record(number, 20)).unwrap();
+    }
+    core.commit().unwrap();
+    let name = Path::new(PATH).join(crate::segment::segment_name(1));
+    let whole = disk.content(&name);
+    let mut damaged = whole.clone();
+    damaged[crate::segment::HEADER_BYTES as usize..].fill(7);
+    disk.set_content(&name, damaged);
+    let read = |number: u64| core.get(key(number).hash, &key(number).key);
+    assert_eq!(core.usage().unreadable, 0, "nobody has looked");
+    for number in [1, 2, 2, 3] {
+        assert!(matches!(read(number), Err(Fault::Damaged(_))));
+    }
+    assert_eq!(core.usage().unreadable, 3);
+    core.put(key(1).hash, &key(1).key, &record(9, 20)).unwrap();
+    core.remove(key(2).hash, &key(2).key).unwrap();
+    assert_eq!(core.usage().unreadable, 1);
+    // The disk had a bad moment.
+    disk.set_content(&name, whole);
+    assert_eq!(read(3), Ok(Some(record(3, 20))));
+    assert_eq!(core.usage().unreadable, 0);
+}

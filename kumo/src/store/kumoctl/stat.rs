@@ -16,7 +16,7 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     let attached = attached(&stat);
     let free = not_attached(&stat, &attached);
     out.result(value(&stat, &attached, &free), || {
-        let mut text = block(&stat, &attached, &free) + &wanted(&stat);
+        let mut text = block(&stat, &attached, &free) + &wanted(&stat) + &damaged(&attached);
         if verbose {
             text += &more(&stat);
         }
@@ -62,16 +62,18 @@ pub struct Attached {
     pub moving: Option<&'static str>,
     /// Its disk is full.
     pub full: bool,
+    /// Records that it found unreadable.
+    pub unreadable: u64,
 }
 
 /// By address.
 pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
-    let full = |address| {
-        stat.servers.iter().any(|server| server.connected && server.full && server.server.address == address)
-    };
+    let heard =
+        |address| stat.servers.iter().find(|server| server.connected && server.server.address == address);
     let shown = |address, (state, place)| Attached {
         state: shown::state(state),
-        full: full(address),
+        full: heard(address).is_some_and(|server| server.full),
+        unreadable: heard(address).map_or(0, |server| server.usage.unreadable),
         moving: match place {
             Standing::Attached => None,
             Standing::Joining => Some("joining"),
@@ -121,6 +123,19 @@ fn wanted(stat: &Stat) -> String {
     text
 }
 
+/// Servers with records that they cannot read. The seed has no line for that either.
+fn damaged(attached: &BTreeMap<SocketAddr, Attached>) -> String {
+    let damaged: Vec<_> = attached.iter().filter(|(_, one)| one.unreadable > 0).collect();
+    if damaged.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "records that cannot be read, as far as they were met (the server's log names the file):\n"
+            .to_owned();
+    damaged.iter().for_each(|(address, one)| text += &format!("  {address} {}\n", one.unreadable));
+    text
+}
+
 /// What to do about servers that are to be detached, and are not attached but wanted.
 pub fn only_wanted(stat: &Stat, detach: &[SocketAddr]) -> Option<String> {
     let attached = attached(stat);
@@ -156,7 +171,13 @@ fn value(
     let attached: Vec<_> = attached
         .iter()
         .map(|(address, one)| {
-            json!({ "address": address.to_string(), "state": one.state, "moving": one.moving, "full": one.full })
+            json!({
+                "address": address.to_string(),
+                "state": one.state,
+                "moving": one.moving,
+                "full": one.full,
+                "unreadable": one.unreadable,
+            })
         })
         .collect();
     json!({
@@ -238,8 +259,8 @@ mod tests {
     fn the_block_is_the_seeds() {
         // 8001 went on after it was given up, and does not know yet.
         let stat = stat(vec![heard(8000), heard(8001), heard(8002)]);
-        assert_eq!(wanted(&stat), "", "nothing follows it");
         let attached = attached(&stat);
+        assert_eq!(wanted(&stat) + &damaged(&attached), "", "nothing follows it");
         let text = block(&stat, &attached, &not_attached(&stat, &attached));
         let (time, nodes) = text.split_once("attached node:").unwrap();
         assert!(
@@ -250,6 +271,17 @@ mod tests {
             nodes,
             "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"
         );
+    }
+
+    #[test]
+    fn damage_is_told_behind_the_block() {
+        let mut stat = stat(vec![heard(8000), heard(8001)]);
+        stat.servers[0].usage.unreadable = 3;
+        let attached = attached(&stat);
+        let text = block(&stat, &attached, &BTreeSet::new());
+        assert!(text.contains("  127.0.0.1:8000 (active)\n"), "the seed's line is as it was: {text}");
+        assert!(damaged(&attached).ends_with(":\n  127.0.0.1:8000 3\n"), "{}", damaged(&attached));
+        assert_eq!(value(&stat, &attached, &BTreeSet::new())["attached"][0]["unreadable"], 3);
     }
 
     #[test]

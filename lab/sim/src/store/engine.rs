@@ -314,7 +314,8 @@ impl Store for Engine {
         let items = disk.records.values().filter(|record| record.kind == Kind::Value).count() as u64;
         let live_bytes =
             disk.records.iter().map(|(key, record)| (key.key.len() + record.data.len()) as u64).sum();
-        Usage { items, tombstones: disk.records.len() as u64 - items, live_bytes, file_bytes: live_bytes }
+        let tombstones = disk.records.len() as u64 - items;
+        Usage { items, tombstones, live_bytes, file_bytes: live_bytes, ..Usage::default() }
     }
 }
 

@@ -129,6 +129,10 @@ fn judge_store(seen: &StoreLook, reasons: &mut Vec<(Level, String)>) {
             let text = format!("{address} has no space left on its disk: its keys can be read, not written");
             reasons.push((Level::Stopped, text));
         }
+        if let Some(records) = there.map(|heard| heard.usage.unreadable).filter(|&records| records > 0) {
+            let text = format!("{address} cannot read {records} of its records: its log names the file");
+            reasons.push((Level::UnderReplicated, text));
+        }
         let text = match (state, there.is_some()) {
             (MemberState::Active, true) => continue,
             (MemberState::Active, false) => format!("{address} is not connected"),

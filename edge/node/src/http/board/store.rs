@@ -106,6 +106,7 @@ impl Row<'_> {
             "tombstones": usage.map(|usage| usage.tombstones),
             "bytes": usage.map(|usage| usage.live_bytes),
             "file_bytes": usage.map(|usage| usage.file_bytes),
+            "unreadable": usage.map(|usage| usage.unreadable),
             "rates": self.rates.map(Rates::value),
             "totals": totals.map(|(gets, sets, deletes)| json!({ "gets": gets, "sets": sets, "deletes": deletes })),
             "lease_ms": report.map(|report| report.lease_ms),
