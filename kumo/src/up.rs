@@ -32,7 +32,7 @@ pub struct Up {
     /// Speak memcached [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=16))]
     gateways: Option<u16>,
-    /// The first port; the others follow [default: the usual ones, or free ones where those are taken]
+    /// The first port; the others follow [default: the usual ones, or free ones where those are taken or another cluster is]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     base_port: Option<u16>,
     /// Keep everything, and the logs, in this folder; the next start with it goes on where this one ended

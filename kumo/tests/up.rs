@@ -332,6 +332,24 @@ fn a_taken_port_is_told_or_another_one_is_taken() {
     folder.assert_empty();
 }
 
+/// What is left of the earlier one dials addresses that are free again.
+#[test]
+fn a_cluster_starts_beside_one_that_is_half_dead() {
+    let folder = Folder::new("half");
+    for lost in [&["managers", "servers"][..], &["managers"], &["servers", "gateways"]] {
+        let before = Up::start(&folder, &["--servers", "4"]);
+        for role in lost {
+            let nodes = before.ready[role].as_array().unwrap();
+            nodes[..nodes.len().div_ceil(2)].iter().for_each(|node| signal(pid(node), Signal::KILL));
+        }
+        let mut up = Up::start(&folder, &[]);
+        assert!(up.client().set("whose", "mine").unwrap());
+        signal(up.process.id(), Signal::INT);
+        assert!(ends(&mut up.process).success());
+        assert_eq!(rest(&mut up.said), "", "nothing was waited for");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_a_usage_error() {
     let folder = Folder::new("usage");

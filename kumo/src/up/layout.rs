@@ -41,7 +41,8 @@ pub struct Counts {
 /// Where ports come from.
 #[derive(Clone, Copy, Debug)]
 pub enum Ports {
-    /// The usual ones, or free ones where those are taken.
+    /// The usual ones, or free ones where those are taken. Of members and servers all are free ones when the port of one
+    /// of them is taken: what is left of another cluster dials those that are not, and would not let them be.
     Usual,
     Free,
     /// This one and those after it, all of which must be free.
@@ -52,11 +53,13 @@ impl Layout {
     pub fn choose(counts: Counts, ports: Ports) -> Result<Layout, Failure> {
         let mut held = Vec::new();
         let mut places = Vec::new();
+        let others = matches!(ports, Ports::Usual) && counts.are_others_there();
         for (role, count) in counts.roles() {
             for index in 0..count {
                 let mut own = Vec::new();
                 for &usual in role.usual_ports() {
                     let listener = match ports {
+                        Ports::Usual if others && role != Role::Gateway => listen(0),
                         Ports::Usual => listen(usual.of(index)).or_else(|_| listen(0)),
                         Ports::Free => listen(0),
                         Ports::From(base) => listen(nth_port(base, held.len())?),
@@ -145,6 +148,14 @@ impl Counts {
     fn roles(self) -> [(Role, u16); 3] {
         let members = if self.servers == 0 { Role::Cell } else { Role::Manager };
         [(members, self.managers), (Role::Server, self.servers), (Role::Gateway, self.gateways)]
+    }
+
+    /// Some process has the usual address of a member or server.
+    fn are_others_there(self) -> bool {
+        let [members, servers, _] = self.roles();
+        [members, servers]
+            .into_iter()
+            .any(|(role, count)| (0..count).any(|index| listen(role.usual_ports()[0].of(index)).is_err()))
     }
 
     fn is_possible(self) -> bool {
@@ -271,6 +282,17 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), layout.places().iter().map(|place| place.ports.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn beside_another_cluster_nobody_has_an_address_that_it_dials() {
+        let usual = |role: Role| (0..3).map(move |index| role.usual_ports()[0].of(index));
+        // Somebody else may have it: that is as good.
+        let _held = listen(19702);
+        let layout = Layout::choose(SMALL, Ports::Usual).unwrap();
+        for place in layout.places().iter().filter(|place| place.role != Role::Gateway) {
+            assert!(!usual(place.role).any(|port| port == place.ports[0]), "{place:?}");
+        }
     }
 
     #[test]

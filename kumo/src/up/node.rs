@@ -1,6 +1,7 @@
 //! [`Nodes`]: the processes of `kumo up`. None outlives it: their standard input ends with its life.
 
 use super::layout::{Layout, Place, Role};
+use super::ready::told;
 use crate::daemon::LISTENING;
 use crate::failure::Failure;
 use crate::http::TOKEN_VARIABLE;
@@ -70,7 +71,7 @@ impl Nodes {
             for place in some {
                 nodes.run(place, layout, running)?;
             }
-            if let Err(gone) = nodes.all_listen().await {
+            if let Err(gone) = told("all processes listen", nodes.all_listen()).await {
                 nodes.end().await;
                 return Ok(Err(gone));
             }

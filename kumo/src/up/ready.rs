@@ -4,12 +4,14 @@
 use super::layout::{Layout, Place, Role};
 use crate::cell::is_ready;
 use crate::failure::Failure;
+use crate::output::note;
 use crate::store::tool;
 use kumo_cluster::control::{ControlRequest, ServerStat, Stat};
 use kumo_cluster::{MemberState, recruits_wanted};
 use kumo_paxos::ReplicaState;
 use pfs::{Cell, Options};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -17,14 +19,31 @@ use tokio::time::Instant;
 
 /// Makes it ready. What an earlier run attached is attached already.
 pub async fn ready(layout: &Layout) -> Result<(), Failure> {
-    within("the members did not form a cell in time", everybody_votes(layout)).await?;
+    let cell = within("the members did not form a cell in time", everybody_votes(layout));
+    told("the members form a cell", cell).await?;
     if layout.of(Role::Server).next().is_some() {
-        everybody_attached(layout).await?;
+        told("the servers are attached", everybody_attached(layout)).await?;
     }
     for gateway in layout.of(Role::Gateway) {
-        within("the gateway did not answer in time", answers(gateway.address())).await?;
+        let answered = within("the gateway did not answer in time", answers(gateway.address()));
+        told("the gateway answers", answered).await?;
     }
-    within("the managers did not recruit voters in time", everybody_recruited(layout)).await
+    let recruited = within("the managers did not recruit voters in time", everybody_recruited(layout));
+    told("the managers have recruited voters", recruited).await
+}
+
+/// Says what is waited for, if that takes long.
+pub async fn told<T>(what: &str, work: impl Future<Output = T>) -> T {
+    told_after(SILENCE_MAX, || note(format!("kumo: waiting until {what}")), work).await
+}
+
+async fn told_after<T>(silence: Duration, tell: impl FnOnce(), work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    if let Ok(done) = tokio::time::timeout(silence, &mut work).await {
+        return done;
+    }
+    tell();
+    work.await
 }
 
 async fn within(late: &str, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
@@ -61,7 +80,9 @@ async fn everybody_attached(layout: &Layout) -> Result<(), Failure> {
             if lives.iter().all(|life| is_active(&stat, life)) {
                 return Ok(());
             }
-            refusal = attach(&controls).await.err();
+            let new = lives.iter().filter(|life| stat.space.index_of(life.server).is_none());
+            let new = new.map(|life| life.server.address).collect();
+            refusal = attach(&controls, new).await.err();
         }
         tokio::time::sleep(ASK_INTERVAL).await;
     }
@@ -96,9 +117,10 @@ fn is_active(stat: &Stat, life: &ServerStat) -> bool {
     stat.space.rhs.contains(&index) && stat.space.member(index).state == MemberState::Active
 }
 
-/// Attaches who waits. A refusal may pass: a life before the last restart is not given up yet.
-async fn attach(controls: &[SocketAddr]) -> Result<(), Failure> {
-    let request = ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss: false };
+/// Attaches them; none are named when all are members that came back. Others may be connected too, that an earlier
+/// cluster left behind. A refusal may pass: a life before the last restart is not given up yet.
+async fn attach(controls: &[SocketAddr], servers: Vec<SocketAddr>) -> Result<(), Failure> {
+    let request = ControlRequest::Attach { servers, replace: true, accept_data_loss: false };
     let mut last = Ok(());
     for &control in controls {
         last = tool::control(control, &request).await.map(drop);
@@ -132,3 +154,24 @@ async fn asked(gateway: SocketAddr) -> std::io::Result<bool> {
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Longer than a step takes where nothing is in its way, shorter than people wait without asking themselves what for.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_told_and_what_does_not_is_not() {
+        let (mut quick, mut slow) = (false, false);
+        let work = async {
+            let pause = tokio::time::sleep(Duration::from_millis(50));
+            told_after(Duration::ZERO, || slow = true, pause).await;
+            told_after(Duration::ZERO, || quick = true, std::future::ready(())).await;
+            Ok(())
+        };
+        crate::block_on(work).unwrap();
+        assert_eq!((slow, quick), (true, false));
+    }
+}
