@@ -162,12 +162,12 @@ pub struct Unsettled {
     pub origin: Option<Origin>,
 }
 
-/// A remembered request: which key's place, and the reply.
+/// A remembered request: which key's place, and the reply; none: it may have been done, and nobody can say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     pub id: RequestId,
     pub hash: KeyHash,
-    pub reply: Reply,
+    pub reply: Option<Reply>,
 }
 
 /// How far the answer to a settlement has come: first what is marked, by key, then the ids.
@@ -235,6 +235,8 @@ pub enum Message {
         seq: u64,
         watermark: u64,
         origin: Option<Origin>,
+        /// The request of a version in whose place this one is put, and of which nobody can say whether it was done.
+        over: Option<RequestId>,
         key: StoreKey,
         record: Record,
     },
@@ -476,7 +478,7 @@ wire_enum!(Message {
     2 = WantSpace { above },
     3 = Request(request),
     4 = Answer { seq, answer },
-    5 = Replicate { epoch, seq, watermark, origin, key, record },
+    5 = Replicate { epoch, seq, watermark, origin, over, key, record },
     6 = Replicated { epoch, first, last },
     7 = ReplicaFull { epoch, seq },
     8 = Watermark { epoch, upto },

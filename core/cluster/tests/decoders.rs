@@ -127,7 +127,8 @@ fn answers() -> Vec<Answer> {
 }
 
 fn remembered() -> Vec<Remembered> {
-    replies().into_iter().map(|reply| Remembered { id: id(), hash: KeyHash(9), reply }).collect()
+    let known = replies().into_iter().map(Some).chain([None]);
+    known.map(|reply| Remembered { id: id(), hash: KeyHash(9), reply }).collect()
 }
 
 fn progress() -> Progress {
@@ -217,6 +218,7 @@ fn messages() -> Vec<Message> {
             seq: 1,
             watermark: 2,
             origin,
+            over: Some(id()),
             key: key(),
             record: record(Kind::Tombstone),
         },

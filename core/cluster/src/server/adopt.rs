@@ -254,8 +254,10 @@ impl<S: Store> Server<S> {
             // One that cannot be read is marked still.
             self.unread.remove(&key);
             if let Some(over) = &pending.over {
-                // Who settles learns of what is in its place, and must not answer it before that is committed.
+                // Who settles learns of what is in its place, and must not answer it before that is committed. Nor may
+                // anybody execute it.
                 self.ids.disown(over.origin.id);
+                self.ids.unknown(over.origin.id, key.hash);
             }
             if carried && !unread {
                 self.keep_marked(&key, &pending, before.number(), effects);

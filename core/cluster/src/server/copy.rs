@@ -281,7 +281,7 @@ impl<S: Store> Server<S> {
     fn pending_ids(&self, range: Range) -> Vec<Remembered> {
         let remembered = |(key, pending): (&StoreKey, &Pending)| {
             let origin = pending.origin.as_ref()?;
-            Some(Remembered { id: origin.id, hash: key.hash, reply: origin.reply.clone() })
+            Some(Remembered { id: origin.id, hash: key.hash, reply: Some(origin.reply.clone()) })
         };
         self.pending_in(range).filter_map(remembered).collect()
     }

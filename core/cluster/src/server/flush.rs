@@ -91,7 +91,10 @@ impl<S: Store> Server<S> {
             return self.say_over(to, id, refusal, effects);
         }
         if let Some(flush) = self.flushes.open.iter_mut().find(|flush| flush.id == id) {
-            flush.to = to;
+            let before = std::mem::replace(&mut flush.to, to);
+            if before != to {
+                self.answer(before, id.seq, Answer::Wait, effects);
+            }
             return;
         }
         self.forget_flushes();

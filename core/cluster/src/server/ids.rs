@@ -13,7 +13,7 @@ pub(crate) struct Ids {
 
 #[derive(Clone, Debug, Default)]
 struct OfGateway {
-    /// Those that were executed. Closed up to the lowest that the gateway has no answer to.
+    /// Those that were executed, or may have been. Closed up to the lowest that the gateway has no answer to.
     replies: Replies,
     /// Requests that this server answered without writing anything. The others need not know: none of them can
     /// have executed one that the primary did not.
@@ -42,6 +42,8 @@ pub(crate) enum Known<'a> {
     No,
     /// Executed and committed.
     Done(&'a Reply),
+    /// It may have been executed, and nobody can say.
+    Unknown,
     /// Answered here without writing.
     Negative(&'a Answer),
     /// The gateway had its answer long ago: never executed again.
@@ -52,7 +54,7 @@ impl Ids {
     pub fn look(&self, id: RequestId) -> Known<'_> {
         let Some(of) = self.gateways.get(&id.gateway) else { return Known::No };
         if let Some((_, reply)) = of.replies.get(id.seq) {
-            return Known::Done(reply);
+            return reply.as_ref().map_or(Known::Unknown, Known::Done);
         }
         if let Some(answer) = of.negatives.get(&id.seq) {
             return Known::Negative(answer);
@@ -69,7 +71,15 @@ impl Ids {
 
     pub fn remember(&mut self, id: RequestId, hash: KeyHash, reply: Reply) {
         let of = self.gateways.entry(id.gateway).or_default();
-        of.replies.insert(id.seq, hash, reply);
+        of.replies.insert(id.seq, hash, Some(reply));
+    }
+
+    /// It may have been executed. Whoever knows what it came to knows better.
+    pub fn unknown(&mut self, id: RequestId, hash: KeyHash) {
+        let of = self.gateways.entry(id.gateway).or_default();
+        if of.replies.get(id.seq).is_none() {
+            of.replies.insert(id.seq, hash, None);
+        }
     }
 
     pub fn negative(&mut self, id: RequestId, answer: Answer) {
@@ -145,10 +155,10 @@ impl Ids {
     }
 }
 
-fn bytes_of(reply: &Reply) -> usize {
+fn bytes_of(reply: &Option<Reply>) -> usize {
     match reply {
-        Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. } => ENTRY_BYTES,
-        Reply::Value { data, .. } => ENTRY_BYTES + data.len(),
+        None | Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. }) => ENTRY_BYTES,
+        Some(Reply::Value { data, .. }) => ENTRY_BYTES + data.len(),
     }
 }
 

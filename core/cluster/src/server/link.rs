@@ -11,6 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub up: bool,
+    /// The other was sent the space of this epoch: it arrives, or the link breaks.
+    pub given: bool,
     /// The other's disk is full: nothing more is stamped for its keys until it says otherwise.
     full: bool,
     /// Frames that it had no room for, to be sent again when it has some.
@@ -71,6 +73,7 @@ impl Link {
     pub fn new(now: Time) -> Link {
         Link {
             up: false,
+            given: false,
             full: false,
             refused: BTreeSet::new(),
             frames: VecDeque::new(),

@@ -375,7 +375,8 @@ impl<S: Store> Server<S> {
         // The other may be behind; it must know our space before anything that names it.
         self.give_space(id, SpaceNumber(0), effects);
         let Some(index) = self.index_of(id) else { return };
-        self.links[usize::from(index)].up = true;
+        let link = &mut self.links[usize::from(index)];
+        (link.up, link.given) = (true, true);
         self.resend(now, index, effects);
         self.send_watermark(index, effects);
         self.resend_settle(now, index, effects);

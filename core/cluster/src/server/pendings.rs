@@ -76,20 +76,26 @@ impl Pendings {
         self.writes.get_mut(key)
     }
 
-    /// Puts a request behind the write of its key. False: there is none, or so many are behind it already.
-    pub fn queue(&mut self, key: &StoreKey, from: ConnectionId, request: Request, queued_max: usize) -> bool {
+    /// Puts a request behind the write of its key. Returns who is to ask again: itself, if there is no such write or so many
+    /// are behind it already, or another that asked the same before.
+    pub fn queue(
+        &mut self,
+        key: &StoreKey,
+        from: ConnectionId,
+        request: Request,
+        queued_max: usize,
+    ) -> Option<ConnectionId> {
         let full = self.is_full();
-        let Some(pending) = self.writes.get_mut(key) else { return false };
-        if let Some(repeated) = pending.queue.iter_mut().find(|(_, queued)| queued.id == request.id) {
-            repeated.0 = from;
-            return true;
+        let Some(pending) = self.writes.get_mut(key) else { return Some(from) };
+        if let Some((before, _)) = pending.queue.iter_mut().find(|(_, queued)| queued.id == request.id) {
+            return Some(std::mem::replace(before, from)).filter(|before| *before != from);
         }
         if full || pending.queue.len() >= queued_max {
-            return false;
+            return Some(from);
         }
         self.bytes += bytes_of(&request);
         pending.queue.push_back((from, request));
-        true
+        None
     }
 
     /// What stood behind a write that is committed stands behind the next one of the key.
@@ -152,12 +158,15 @@ impl Pending {
         self.origin.as_ref().map(|origin| origin.id).into_iter().chain(over)
     }
 
-    /// A retry: its sender takes the place of the earlier one.
-    pub fn join(&mut self, id: RequestId, from: ConnectionId) {
-        match &mut self.over {
-            Some(over) if over.origin.id == id => over.waiter = Some((from, id.seq)),
-            _itself => self.waiter = Some((from, id.seq)),
-        }
+    /// A retry: its sender takes the place of another, which is returned. That may be the one that is listened to: bytes of a
+    /// connection that was given up can come after those of the next.
+    pub fn join(&mut self, id: RequestId, from: ConnectionId) -> Option<ConnectionId> {
+        let waiter = match &mut self.over {
+            Some(over) if over.origin.id == id => &mut over.waiter,
+            _itself => &mut self.waiter,
+        };
+        let before = waiter.replace((from, id.seq));
+        before.map(|(before, _)| before).filter(|before| *before != from)
     }
 
     /// Everybody who waits for this write or behind it.

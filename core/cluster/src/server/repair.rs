@@ -34,14 +34,16 @@ impl<S: Store> Server<S> {
         let mut theirs: BTreeMap<StoreKey, Stamp> = theirs.into_iter().collect();
         let mut differing = Vec::new();
         for (key, head) in mine.into_iter().filter(|(_, head)| head.kind == Kind::Value) {
-            if theirs.remove(&key) != Some(head.stamp) {
-                differing.push(key);
+            let other = theirs.remove(&key);
+            if other != Some(head.stamp) {
+                differing.push((key, other));
             }
         }
-        differing.extend(theirs.into_keys().filter(|key| range.contains(key.hash)));
+        let only_theirs = theirs.into_iter().filter(|(key, _)| range.contains(key.hash));
+        differing.extend(only_theirs.map(|(key, other)| (key, Some(other))));
         let mut whole = true;
-        for key in differing {
-            whole &= self.write_again(now, key.clone(), effects);
+        for (key, other) in differing {
+            whole &= self.write_again(now, key.clone(), other, effects);
             let pending = self.pending.get(&key).map(|pending| pending.record.stamp);
             if let (Some(stamp), Some(copy)) = (pending, self.copies.find(from, range)) {
                 copy.waits.insert(key, stamp);
@@ -60,8 +62,15 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The key as it is, or its absence, under a new stamp to all owners. False: it cannot be read.
-    fn write_again(&mut self, now: Time, key: StoreKey, effects: &mut Vec<ServerEffect>) -> bool {
+    /// The key as it is, or its absence, under a stamp above its own and the other's to all owners. False: it cannot be
+    /// read.
+    fn write_again(
+        &mut self,
+        now: Time,
+        key: StoreKey,
+        other: Option<Stamp>,
+        effects: &mut Vec<ServerEffect>,
+    ) -> bool {
         if self.pending.contains_key(&key) {
             return true;
         }
@@ -85,7 +94,15 @@ impl<S: Store> Server<S> {
             }
         };
         let head = self.store.head(key.hash, &key.key).ok().flatten();
-        let record = self.stamped(head.as_ref(), &content);
+        let mut record = self.stamped(head.as_ref(), &content);
+        // A value that nobody wrote keeps its clock, which is its unique, where the space alone puts it above both.
+        let above = |stamp: Stamp| stamp.space < record.stamp.space;
+        if let (Some(head), Kind::Value) = (&head, content.kind)
+            && above(head.stamp)
+            && other.is_none_or(above)
+        {
+            record.stamp.clock = head.stamp.clock;
+        }
         self.copies.records_sent += 1;
         self.copies.bytes_sent += record.data.len() as u64;
         self.begin(now, key, Pending::new(record, None), effects);

@@ -20,7 +20,7 @@ pub(crate) struct Mark {
 
 impl<S: Store> Server<S> {
     pub(super) fn replicate(&mut self, from: ServerId, message: Message, effects: &mut Vec<ServerEffect>) {
-        let Message::Replicate { epoch, seq, watermark, origin, key, record } = message else { return };
+        let Message::Replicate { epoch, seq, watermark, origin, over, key, record } = message else { return };
         if !self.same_space(from, epoch, effects) {
             return;
         }
@@ -49,6 +49,9 @@ impl<S: Store> Server<S> {
                 {
                     self.links[usize::from(index)].mark(seq, key.clone());
                     self.dirty.insert(key.clone(), Mark { epoch, seq, origin: origin.clone() });
+                }
+                if let Some(over) = over.filter(|over| !self.gateway_expired(over.gateway)) {
+                    self.ids.unknown(over, key.hash);
                 }
                 if let Some(origin) = origin {
                     self.ids.close(origin.id.gateway, origin.lowest_open);
@@ -100,7 +103,10 @@ impl<S: Store> Server<S> {
         if theirs > mine && !self.is_postponed(theirs) {
             effects.push(ServerEffect::Server(from, Message::WantSpace { above: mine }));
         }
-        if theirs < mine {
+        // Of frames that were on their way the first is answered.
+        let mut link = self.index_of(from).map(|index| &mut self.links[usize::from(index)]);
+        if theirs < mine && !link.as_deref_mut().is_some_and(|link| std::mem::replace(&mut link.given, true))
+        {
             self.give_space(from, theirs, effects);
         }
         theirs == mine

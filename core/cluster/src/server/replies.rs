@@ -1,4 +1,4 @@
-//! [`Replies`]: what the requests of one gateway came to, by their numbers.
+//! [`Replies`]: what the requests of one gateway came to, by their numbers; of some nobody can say.
 
 use crate::{KeyHash, Reply};
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ pub(crate) struct Replies {
 #[derive(Clone, Default)]
 struct Page {
     /// Ascending by number.
-    entries: Vec<(u64, (KeyHash, Reply))>,
+    entries: Vec<(u64, (KeyHash, Option<Reply>))>,
     /// The first of them are closed, so many.
     closed: usize,
 }
 
 impl Replies {
-    pub fn get(&self, seq: u64) -> Option<&(KeyHash, Reply)> {
+    pub fn get(&self, seq: u64) -> Option<&(KeyHash, Option<Reply>)> {
         let page = self.pages.get(&(seq / PAGE)).filter(|_| seq >= self.closed)?;
         page.find(seq).ok().map(|at| &page.entries[at].1)
     }
 
     /// In place of what was there. Below what is closed nothing is remembered.
-    pub fn insert(&mut self, seq: u64, hash: KeyHash, reply: Reply) {
+    pub fn insert(&mut self, seq: u64, hash: KeyHash, reply: Option<Reply>) {
         if seq < self.closed {
             return;
         }
@@ -81,7 +81,7 @@ impl Replies {
             {
                 self.data_bytes -= data_bytes(reply);
                 // Its data go now, its place with the page.
-                *reply = Reply::Done { clock: 0 };
+                *reply = None;
                 page.closed += 1;
             }
             if page.closed < page.entries.len() {
@@ -95,7 +95,7 @@ impl Replies {
     }
 
     /// In order, from that one on.
-    pub fn from(&self, first: u64) -> impl Iterator<Item = (u64, &(KeyHash, Reply))> {
+    pub fn from(&self, first: u64) -> impl Iterator<Item = (u64, &(KeyHash, Option<Reply>))> {
         let first = first.max(self.closed);
         let entries = self.pages.range(first / PAGE..).flat_map(|(_, page)| &page.entries);
         entries.skip_while(move |(seq, _)| *seq < first).map(|(seq, one)| (*seq, one))
@@ -143,10 +143,10 @@ impl fmt::Debug for Replies {
     }
 }
 
-fn data_bytes(reply: &Reply) -> usize {
+fn data_bytes(reply: &Option<Reply>) -> usize {
     match reply {
-        Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. } => 0,
-        Reply::Value { data, .. } => data.len(),
+        None | Some(Reply::Done { .. } | Reply::Number { .. } | Reply::Touched { .. }) => 0,
+        Some(Reply::Value { data, .. }) => data.len(),
     }
 }
 
@@ -154,7 +154,7 @@ fn data_bytes(reply: &Reply) -> usize {
 const PAGE: u64 = 64;
 
 /// One of them without its data.
-const ENTRY_BYTES: usize = size_of::<(u64, (KeyHash, Reply))>();
+const ENTRY_BYTES: usize = size_of::<(u64, (KeyHash, Option<Reply>))>();
 
 /// A page without its entries, in its map.
 const PAGE_BYTES: usize = 96;
@@ -164,8 +164,9 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn value(seq: u64) -> Reply {
-        Reply::Value { clock: seq, flags: 0, ttl: None, data: Bytes::from(vec![1; seq as usize % 7]) }
+    fn value(seq: u64) -> Option<Reply> {
+        let data = Bytes::from(vec![1; seq as usize % 7]);
+        (seq % 5 > 0).then_some(Reply::Value { clock: seq, flags: 0, ttl: None, data })
     }
 
     #[test]
@@ -192,7 +193,7 @@ mod tests {
                 }
                 2 if round % 50 == 0 => {
                     replies.retain(|hash| hash.0 % 3 > 0);
-                    model.retain(|_, (hash, _): &mut (KeyHash, Reply)| hash.0 % 3 > 0);
+                    model.retain(|_, (hash, _): &mut (KeyHash, Option<Reply>)| hash.0 % 3 > 0);
                 }
                 3 => {
                     let below = closed - 1 - draw(100);

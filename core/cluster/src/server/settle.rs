@@ -6,7 +6,7 @@ use super::pendings::Pending;
 use super::replica::Mark;
 use super::world::State;
 use crate::{
-    Answer, Fault, GatewayId, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect,
+    Fault, GatewayId, KeyHash, Message, Mutation, Range, Record, Remembered, RequestId, ServerEffect,
     ServerId, ServerNote, SpaceNumber, Store, StoreKey, Unsettled, Upto,
 };
 use kumo_paxos::Time;
@@ -44,6 +44,7 @@ impl Asked {
 
 /// A mark whose record cannot be read, or is not there.
 struct Lost {
+    hash: KeyHash,
     id: Option<RequestId>,
     fault: Option<Fault>,
 }
@@ -165,8 +166,10 @@ impl<S: Store> Server<S> {
             Some(Upto::Ids { upto }) => upto,
             Some(Upto::Marked { .. }) | None => None,
         };
-        let part =
-            self.ids.part(ids_after, self.settings.limits.ids_looked_max, |_, hash| inside(&ranges, hash));
+        let looked_max = self.settings.limits.ids_looked_max;
+        let mut part = self.ids.part(ids_after, looked_max, |_, hash| inside(&ranges, hash));
+        // What was done all owners know of, the one that asks too: of what it does not know, it was not.
+        part.remembered.retain(|one| one.reply.is_some());
         let message = Message::Settled {
             space,
             unsettled,
@@ -223,7 +226,7 @@ impl<S: Store> Server<S> {
         let found = self.store.get(key.hash, &key.key);
         if !matches!(found, Ok(Some(_))) {
             let id = mark.origin.as_ref().map(|origin| origin.id);
-            lost.push(Lost { id, fault: found.as_ref().err().cloned() });
+            lost.push(Lost { hash: key.hash, id, fault: found.as_ref().err().cloned() });
         }
         found.ok().flatten()
     }
@@ -231,12 +234,12 @@ impl<S: Store> Server<S> {
     /// An id says that its write was done. Without the record nobody could show that write: whoever holds it says so,
     /// and if nobody does, it was never done.
     fn disown(&mut self, lost: Vec<Lost>, effects: &mut Vec<ServerEffect>) {
-        for Lost { id, fault } in lost {
+        for Lost { hash, id, fault } in lost {
             if let Some(id) = id {
                 self.ids.disown(id);
                 if fault.is_some() && !self.settings.broken.is(Mutation::UnreadableDisowned) {
                     // It is there, and may have been shown: a retry of it must not be executed here.
-                    self.ids.negative(id, Answer::Unknown);
+                    self.ids.unknown(id, hash);
                 }
             }
             if let Some(fault) = fault {
@@ -287,9 +290,13 @@ impl<S: Store> Server<S> {
                 self.ids.close(gateway, lowest);
             }
         }
-        for one in remembered {
-            if !self.gateway_expired(one.id.gateway) {
-                self.ids.remember(one.id, one.hash, one.reply);
+        for Remembered { id, hash, reply } in remembered {
+            if self.gateway_expired(id.gateway) {
+                continue;
+            }
+            match reply {
+                Some(reply) => self.ids.remember(id, hash, reply),
+                None => self.ids.unknown(id, hash),
             }
         }
     }

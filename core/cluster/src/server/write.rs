@@ -71,13 +71,14 @@ impl<S: Store> Server<S> {
         // Rule 2: pending, or being settled: join it. Looked at first, for an id may be remembered here from
         // before this server was primary, and its write not committed yet.
         if self.pending.get(&key).is_some_and(|pending| pending.is_of(request.id)) {
-            return self.join(&key, from, request.id);
+            return self.join(&key, from, request.id, effects);
         }
         match self.ids.look(request.id) {
             Known::Done(reply) => {
                 let answer = Answer::Reply(reply.clone());
                 return self.answer(from, seq, answer, effects);
             }
+            Known::Unknown => return self.answer(from, seq, Answer::Unknown, effects),
             Known::Negative(answer) => {
                 let answer = answer.clone();
                 return self.answer(from, seq, answer, effects);
@@ -105,14 +106,28 @@ impl<S: Store> Server<S> {
         if self.unread.contains(&key) {
             return self.write_over_unread(now, from, request, key, effects);
         }
-        if !self.pending.queue(&key, from, request, self.settings.limits.queued_max) {
-            self.answer(from, seq, Answer::Wait, effects);
+        self.stand_behind(&key, from, request, effects);
+    }
+
+    /// Behind the write of its key that is under way.
+    fn stand_behind(
+        &mut self,
+        key: &StoreKey,
+        from: ConnectionId,
+        request: Request,
+        effects: &mut Vec<ServerEffect>,
+    ) {
+        let seq = request.id.seq;
+        if let Some(waits) = self.pending.queue(key, from, request, self.settings.limits.queued_max) {
+            self.answer(waits, seq, Answer::Wait, effects);
         }
     }
 
-    fn join(&mut self, key: &StoreKey, from: ConnectionId, id: RequestId) {
+    fn join(&mut self, key: &StoreKey, from: ConnectionId, id: RequestId, effects: &mut Vec<ServerEffect>) {
         let Some(pending) = self.pending.get_mut(key) else { return };
-        pending.join(id, from);
+        if let Some(before) = pending.join(id, from) {
+            self.answer(before, id.seq, Answer::Wait, effects);
+        }
     }
 
     /// Rules 4 and 5.
@@ -141,9 +156,7 @@ impl<S: Store> Server<S> {
                 match self.expire_first(now, &key, effects) {
                     // It writes nothing: a read, with a read's duties.
                     Expiry::Settled => self.answer_as_read(now, from, request, answer, effects),
-                    Expiry::UnderWay
-                        if self.pending.queue(&key, from, request, self.settings.limits.queued_max) => {}
-                    Expiry::UnderWay => self.answer(from, seq, Answer::Wait, effects),
+                    Expiry::UnderWay => self.stand_behind(&key, from, request, effects),
                     Expiry::Hindered(Answer::Refused { reason }) => {
                         self.refuse(from, id, reason, effects);
                     }
@@ -499,6 +512,7 @@ fn frame(epoch: SpaceNumber, seq: u64, watermark: u64, key: &StoreKey, pending: 
         seq,
         watermark,
         origin: origin::lean(pending.origin.as_ref()),
+        over: pending.over.as_ref().map(|over| over.origin.id),
         key: key.clone(),
         record: pending.record.clone(),
     }

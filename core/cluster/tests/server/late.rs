@@ -8,6 +8,7 @@ use kumo_cluster::{
     Answer, Broken, Clock, Committed, Kind, MemberState, Message, Operation, Record, Refusal, Reply,
     ServerEffect, ServerInput, Space, Stamp, StoreKey, Table, key_hash,
 };
+use kumo_session::ConnectionId;
 
 fn value(answer: Option<Answer>) -> String {
     match answer {
@@ -96,7 +97,15 @@ fn shown_after_a_late_frame(broken: Broken) -> [String; 3] {
     let epoch = house.space.number;
     let stamp = Stamp { space: epoch, clock: Clock(1) };
     let record = Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data: Bytes::from_static(b"gone") };
-    let late = Message::Replicate { epoch, seq: 1, watermark: 0, origin: None, key: key.clone(), record };
+    let late = Message::Replicate {
+        epoch,
+        seq: 1,
+        watermark: 0,
+        origin: None,
+        over: None,
+        key: key.clone(),
+        record,
+    };
     house.step(1, ServerInput::Server(server(0), late));
     house.settle();
     [0, 1, 2].map(|reader| value(house.ask(reader, 3, 1, &key, Operation::Get)))
@@ -134,7 +143,7 @@ fn tombstone(house: &House, key: &StoreKey, clock: u64) -> Message {
     let epoch = house.space.number;
     let stamp = Stamp { space: epoch, clock: Clock(clock) };
     let record = Record { stamp, kind: Kind::Tombstone, flags: 0, expiry: 0, data: Bytes::new() };
-    Message::Replicate { epoch, seq: 1, watermark: 0, origin: None, key: key.clone(), record }
+    Message::Replicate { epoch, seq: 1, watermark: 0, origin: None, over: None, key: key.clone(), record }
 }
 
 /// That of the question that a server asks a primary by itself. Nobody gets it.
@@ -202,4 +211,28 @@ fn an_acknowledgement_does_not_outlive_its_space() {
     house.settle();
     assert!(matches!(house.answers.get(&1), Some(Answer::Reply(_))), "{:?}", house.answers.get(&1));
     assert_eq!(house.disks[3].kind_of(&key), Some(Kind::Value));
+}
+
+/// A connection that a gateway gave up still had a try in it, which comes after the one on the next connection.
+#[test]
+fn a_late_try_does_not_take_the_answer_of_the_one_that_is_waited_for() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    house.cut_off = Some(2);
+    let mut told = Vec::new();
+    for seq in [1, 2] {
+        // The second stands behind the first.
+        let request = house.request(seq, 1, &key, set("a"));
+        for connection in [ConnectionId(9), ConnectionId(8)] {
+            let mut effects = Vec::new();
+            let input = ServerInput::Gateway(connection, Message::Request(request.clone()));
+            house.servers[0].step(house.now, input, &mut effects);
+            told.extend(effects.into_iter().filter_map(|effect| match effect {
+                ServerEffect::Gateway(to, Message::Answer { seq, answer }) => Some((to, seq, answer)),
+                _other => None,
+            }));
+        }
+    }
+    let asks_again = |seq| (ConnectionId(9), seq, Answer::Wait);
+    assert_eq!(told, [asks_again(1), asks_again(2)]);
 }

@@ -2,6 +2,7 @@
 
 mod acknowledgements;
 mod bounds;
+mod comers;
 mod disk;
 mod early;
 mod expiry;

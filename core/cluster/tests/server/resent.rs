@@ -3,9 +3,10 @@
 use super::house::{House, manager, server, set};
 use bytes::Bytes;
 use kumo_cluster::{
-    Answer, Clock, Kind, Limits, MemberState, Message, Operation, Record, ServerEffect, ServerInput,
+    Answer, Clock, Kind, Limits, MemberState, Message, Operation, Record, Request, ServerEffect, ServerInput,
     SpaceNumber, Stamp, Store, StoreKey,
 };
+use kumo_session::ConnectionId;
 use std::collections::BTreeSet;
 
 fn large(mebibytes: usize) -> Bytes {
@@ -304,4 +305,28 @@ fn what_was_dropped_does_not_keep_what_was_overlooked_from_being_sent() {
     }
     assert_eq!(again, BTreeSet::from([1, 2]));
     assert!(numbers(&sent_in(&mut house, 0, 1, 20_000_000)).contains(&1), "it comes again and again");
+}
+
+/// The one that is behind has many under way when the other hears of the next space first.
+#[test]
+fn a_space_is_given_once_for_all_frames_of_the_one_before() {
+    let mut house = House::new(3, 3, 1);
+    let keys = house.keys_of(&[0, 1, 2], 100);
+    let before = house.space.number;
+    house.space.number.0 += 1;
+    let next = Message::new_space(house.space.clone());
+    sent(&mut house, 1, 0, ServerInput::Manager(manager(), next));
+    let mut spaces = 0;
+    for (seq, key) in (1..).zip(&keys) {
+        let request = Request { space: before, ..house.request(seq, 1, key, set("v")) };
+        let request = ServerInput::Gateway(ConnectionId(1), Message::Request(request));
+        for frame in sent(&mut house, 0, 1, request) {
+            let answers = sent(&mut house, 1, 0, ServerInput::Server(server(0), frame));
+            spaces += answers.iter().filter(|answer| matches!(answer, Message::NewSpace { .. })).count();
+        }
+    }
+    assert_eq!(spaces, 1);
+    let up = ServerInput::ServerUp(server(0));
+    let told = sent(&mut house, 1, 0, up);
+    assert!(told.iter().any(|message| matches!(message, Message::NewSpace { .. })), "it may have been lost");
 }

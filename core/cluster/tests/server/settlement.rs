@@ -29,7 +29,7 @@ fn an_id_whose_record_a_new_settlement_does_not_find_is_not_known() {
             record: Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data },
             origin: Some(Origin { id, lowest_open: 1, reply: reply.clone() }),
         }],
-        remembered: vec![Remembered { id, hash: key.hash, reply }],
+        remembered: vec![Remembered { id, hash: key.hash, reply: Some(reply) }],
         lowest_open: vec![(id.gateway, 1)],
         next: Some(Upto::Ids { upto: Some(id) }),
     };
