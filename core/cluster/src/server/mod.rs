@@ -11,6 +11,7 @@ mod holdings;
 mod ids;
 mod judge;
 mod keyed;
+mod leftovers;
 mod link;
 mod origin;
 mod pace;
