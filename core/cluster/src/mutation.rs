@@ -74,6 +74,8 @@ pub enum Mutation {
     FewCopiesTaken,
     /// Of lost owners the one that was lost first leads what they had.
     FirstLostLeads,
+    /// A restarted server serves what the life before it was to drop.
+    LeftoversForgotten,
 }
 
 /// The rule that a core leaves out, if any.

@@ -62,15 +62,18 @@ impl<S: Store> Server<S> {
             }
         }
         self.postponed = self.postponed.take().filter(|later| later.number > space.number);
-        if me.is_some() {
-            self.settings.cluster = Some(space.cluster);
-            effects.push(ServerEffect::KeepSpace(space.clone()));
-        }
         // Given up: named as lost, or not named any more though nobody asked this server to confirm that it left.
         let given_up = match me {
             Some(me) => matches!(space.member(me).state, MemberState::Fault { .. }),
             None => self.world.as_ref().is_some_and(|world| world.must_confirm()),
         };
+        if me.is_some() {
+            self.settings.cluster = Some(space.cluster);
+        }
+        // Who is given up has no part in it, and it does not say what the next life has to drop.
+        if me.is_some() && !(given_up && self.may_have_leftovers()) {
+            effects.push(ServerEffect::KeepSpace(space.clone()));
+        }
         if given_up {
             let reason = "the managers gave this server up; it begins a new life and waits to be attached";
             effects.push(ServerEffect::Reborn { reason: reason.to_owned() });
@@ -79,6 +82,7 @@ impl<S: Store> Server<S> {
         effects.push(ServerEffect::Note(ServerNote::Adopted { space: space.clone() }));
         self.last_watermarks(effects);
         self.clock = self.clock.max(space.clock);
+        self.orphaned_no_more(&space);
         let before = self.world.take();
         self.owned |= world.pieces.iter().any(|piece| piece.state != State::Gone);
         self.relink(now, before.as_ref(), &world, effects);

@@ -29,8 +29,8 @@ mod world;
 mod write;
 
 use crate::{
-    Alive, Answer, Clock, Fault, Garbage, GatewayId, Message, Progress, ServerEffect, ServerId, ServerInput,
-    ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
+    Alive, Answer, Clock, Fault, Garbage, GatewayId, Message, Progress, Range, ServerEffect, ServerId,
+    ServerInput, ServerNote, ServerSettings, Space, SpaceNumber, Store, StoreKey,
 };
 use copy::Copies;
 use holdings::Holdings;
@@ -106,6 +106,8 @@ pub struct Server<S: Store> {
     /// A space that is adopted when what must not be served in it is dropped.
     postponed: Option<Space>,
     postponed_until: Time,
+    /// Of the space that is kept, while no other names this life: see [`leftovers`].
+    orphaned_before: Vec<Range>,
     tick_at: Time,
     alive_at: Time,
     /// When what is unsaid goes out on its own. It stays when that was said with a frame: then nothing does.
@@ -161,6 +163,7 @@ impl<S: Store> Server<S> {
             flushes: flush::Flushes::default(),
             postponed: None,
             postponed_until: now,
+            orphaned_before: Vec::new(),
             tick_at: now,
             alive_at: now,
             watermark_at: None,
@@ -171,6 +174,7 @@ impl<S: Store> Server<S> {
         if let Some(space) = server.settings.space.clone() {
             server.clock = space.clock;
             server.links.resize_with(space.members.len(), || Link::new(now));
+            server.orphaned_before = server.orphaned_before(&space);
             server.world = Some(World::new(space, None, None, server.settings.broken));
         }
         server

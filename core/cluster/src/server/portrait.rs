@@ -19,6 +19,7 @@ impl<S: Store> Server<S> {
         if let Some(space) = &self.postponed {
             write!(out, "{:?} {:?} ", space.number, self.postponed_until)?;
         }
+        write!(out, "{} ", self.orphaned_before.iter().any(|range| range.contains(hash)))?;
         if let Some(settlement) = &self.settlement {
             settlement.portray(out)?;
         }

@@ -94,6 +94,14 @@ impl World {
         self.me.is_some_and(|me| self.space.rhs.contains(&me))
     }
 
+    /// Where it is to become an owner, and nobody is there who could copy.
+    pub fn orphaned(&self) -> impl Iterator<Item = Range> {
+        let orphaned = |piece: &&Piece| {
+            matches!(piece.state, State::Catching { .. }) && self.arc(piece).primary().is_none()
+        };
+        self.pieces.iter().filter(orphaned).map(|piece| piece.range)
+    }
+
     pub fn position(&self, hash: KeyHash) -> usize {
         self.guide.find(hash, |number| self.pieces[number].range.last)
     }

@@ -17,6 +17,8 @@ pub struct House {
     pub now: Time,
     pub servers: Vec<Server<Disk>>,
     pub disks: Vec<Disk>,
+    /// The space that each disk keeps, and the lives that it remembers: the one that kept it, and those since.
+    pub kept: Vec<(Option<Space>, Vec<Incarnation>)>,
     pub space: Space,
     queue: VecDeque<(usize, usize, Message)>,
     /// Nothing reaches it.
@@ -60,6 +62,7 @@ impl House {
             now,
             servers: disks.iter().enumerate().map(start).collect(),
             disks,
+            kept: vec![(None, vec![server(0).incarnation]); servers],
             space: Space::empty(CellId(1), SpaceNumber(0)),
             queue: VecDeque::new(),
             cut_off: None,
@@ -124,9 +127,29 @@ impl House {
     pub fn settle(&mut self) {
         while let Some((from, to, message)) = self.queue.pop_front() {
             if Some(to) != self.cut_off && Some(from) != self.cut_off {
-                self.step(to, ServerInput::Server(server(from), message));
+                self.step(to, ServerInput::Server(self.servers[from].id(), message));
             }
         }
+    }
+
+    /// Its process ends, and another begins with what the disk kept.
+    pub fn restart(&mut self, at: usize, change: impl Fn(&mut ServerSettings)) {
+        let (before, (space, lives)) = (self.servers[at].id(), &mut self.kept[at]);
+        let incarnation = Incarnation(before.incarnation.0 + 1);
+        let mut again = settings(at);
+        (again.id.incarnation, again.previous) = (incarnation, lives.clone());
+        (again.cluster, again.space) = (space.as_ref().map(|space| space.cluster), space.clone());
+        change(&mut again);
+        lives.push(incarnation);
+        let id = again.id;
+        self.servers[at] = Server::new(again, self.disks[at].clone(), self.now);
+        for other in (0..self.servers.len()).filter(|&other| other != at) {
+            self.step(other, ServerInput::ServerDown(before));
+            self.step(other, ServerInput::ServerUp(id));
+            self.step(at, ServerInput::ServerUp(self.servers[other].id()));
+        }
+        self.settle();
+        self.lease_at(at, START_SECONDS);
     }
 
     /// Lets time pass, tick by tick.
@@ -168,6 +191,9 @@ impl House {
                 }
                 ServerEffect::Gateway(_, Message::Flushed { space, seq }) => {
                     self.flushed.push((at, space, seq));
+                }
+                ServerEffect::KeepSpace(space) => {
+                    self.kept[at] = (Some(space), vec![self.servers[at].id().incarnation]);
                 }
                 ServerEffect::Note(note) => self.notes.push((at, note)),
                 _other => {}

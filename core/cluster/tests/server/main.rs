@@ -8,6 +8,7 @@ mod early;
 mod expiry;
 mod flush;
 mod garbage;
+mod given_up;
 mod holdings;
 mod house;
 mod late;
