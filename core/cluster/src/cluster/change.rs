@@ -45,7 +45,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// All or none: the list was made from one space.
+    /// All or none: the list was made from one space. Who was to be taken out as lost is not lost any more: the return is
+    /// the log's attach of that address, and takes back a wish from before it as any attach does.
     pub(super) fn bring_back(
         &mut self,
         entry: Entry,
@@ -67,7 +68,11 @@ impl Cluster {
             draft.rename(before, after, MemberState::Returned { order });
             draft.ids_lost = true;
         }
-        self.make_if_changed(entry, draft)
+        self.make_if_changed(entry, draft)?;
+        for (before, _) in servers {
+            self.detach_wanted.remove(&before.address);
+        }
+        Ok(())
     }
 
     /// Each takes back the other, of a server that is where it is wanted already.

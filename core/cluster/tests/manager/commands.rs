@@ -259,6 +259,35 @@ fn a_returned_server_alone_is_a_reason_to_replace() {
 }
 
 #[test]
+fn who_returns_was_not_meant_by_the_wish_to_take_out_the_lost() {
+    let out = |servers: &[u16]| Order::Want {
+        attach: Vec::new(),
+        detach: servers.iter().copied().map(address).collect(),
+    };
+    let mut log = Log::with_servers(1..=2);
+    log.fault([server(1, 1)]).unwrap();
+    log.fault([server(2, 1)]).unwrap();
+    log.order(out(&[1, 2])).unwrap();
+    log.bring_back(2, 1).unwrap();
+    log.replace([], []).unwrap();
+    assert_eq!(log.rings()[1], [(2, 2)], "who is not back is taken out");
+    // Nor is the only one there is left out, whom nobody could follow.
+    let mut log = Log::with_servers(1..=1);
+    log.fault([server(1, 1)]).unwrap();
+    log.order(out(&[1])).unwrap();
+    log.bring_back(1, 1).unwrap();
+    assert_eq!(log.replace([], []), Ok(()));
+    // Said of one that is back, it counts.
+    let mut log = Log::with_servers(1..=2);
+    log.fault([server(1, 1)]).unwrap();
+    log.fault([server(2, 1)]).unwrap();
+    log.bring_back(2, 1).unwrap();
+    log.order(out(&[2])).unwrap();
+    log.replace([server(1, 2)], []).unwrap();
+    assert_eq!(log.rings()[1], [(1, 2)]);
+}
+
+#[test]
 fn nobody_without_the_data_takes_an_arc_unless_the_loss_is_accepted() {
     let mut log = Log::with_servers(1..=3);
     log.fault([server(1, 1), server(2, 1), server(3, 1)]).unwrap();
