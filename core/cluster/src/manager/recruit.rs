@@ -8,7 +8,9 @@ use super::peers::Heard;
 use super::reign::{Topic, acts};
 use super::state::Manager;
 use crate::control::VoterStat;
-use crate::{Cluster, Command, ManagerEffect, ManagerNote, Message, Recruit, ReplicaView, Seat, Space};
+use crate::{
+    Cluster, Command, ManagerEffect, ManagerNote, Message, RECRUITED_MAX, Recruit, ReplicaView, Seat, Space,
+};
 use kumo_paxos::{Change, ReplicaState, Role, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,6 +24,10 @@ pub(super) struct Voters {
     surplus_since: Option<Time>,
     /// When each was last told to start.
     told: BTreeMap<SocketAddr, Time>,
+    /// Those whose dismissal was put up in this term, and may be executed any time: whoever of them comes meanwhile gets no
+    /// vote by being on record still. A change of members overtakes commands, and a voter off the record is taken for a
+    /// manager.
+    dismissed: BTreeSet<SocketAddr>,
     /// When a change of members was last tried.
     changed: Option<Time>,
     /// The places that servers have, and since when they are these.
@@ -46,6 +52,10 @@ struct Picture<'a> {
     lost: BTreeSet<SocketAddr>,
     /// Servers' replicas that follow the cell and are not on record: they came when nobody wanted them any more.
     strays: BTreeSet<SocketAddr>,
+    /// Servers' replicas that vote and are not on record, with the servers: no managers, whatever made them voters.
+    unrecorded: BTreeMap<SocketAddr, SocketAddr>,
+    /// Recruited ones whose dismissal is under way.
+    dismissed: &'a BTreeSet<SocketAddr>,
     /// There have been too many for long enough.
     surplus: bool,
 }
@@ -57,12 +67,13 @@ impl Manager {
         if self.cell.lease_end.is_none_or(|end| now >= end) || self.cell.replicas.is_empty() {
             return;
         }
-        let wanted = self.wanted_recruits(now, cluster);
-        if wanted == 0 && cluster.recruited().is_empty() {
+        let unrecorded = self.unrecorded(now, cluster);
+        let wanted = self.wanted_recruits(now, &unrecorded, cluster);
+        if wanted == 0 && cluster.recruited().is_empty() && unrecorded.is_empty() {
             return;
         }
         self.watch_voters(now, wanted, cluster);
-        let Some(picture) = self.picture(now, wanted, cluster) else { return };
+        let Some(picture) = self.picture(now, wanted, unrecorded, cluster) else { return };
         let step = picture.step(self.candidate(now, &picture, cluster));
         let leaving: BTreeSet<SocketAddr> = picture.leaving().collect();
         if let Some(step) = step {
@@ -90,9 +101,27 @@ impl Manager {
         voters
     }
 
-    fn wanted_recruits(&self, now: Time, cluster: &Cluster) -> usize {
-        let recruited = cluster.recruited();
-        let is_manager = |replica: &&ReplicaView| votes(replica) && !recruited.contains_key(&replica.address);
+    /// Voters at places of servers that nobody has on record.
+    fn unrecorded(&self, now: Time, cluster: &Cluster) -> BTreeMap<SocketAddr, SocketAddr> {
+        let voters: BTreeSet<SocketAddr> =
+            self.cell.replicas.iter().filter(|replica| votes(replica)).map(at).collect();
+        let seats = self.seats(now, cluster.space());
+        seats
+            .map(|(heard, seat)| (seat.address, heard.alive.server.address))
+            .filter(|(seat, _)| voters.contains(seat) && !cluster.recruited().contains_key(seat))
+            .collect()
+    }
+
+    fn wanted_recruits(
+        &self,
+        now: Time,
+        unrecorded: &BTreeMap<SocketAddr, SocketAddr>,
+        cluster: &Cluster,
+    ) -> usize {
+        let is_servers = |address: &SocketAddr| {
+            cluster.recruited().contains_key(address) || unrecorded.contains_key(address)
+        };
+        let is_manager = |replica: &&ReplicaView| votes(replica) && !is_servers(&replica.address);
         let managers = self.cell.replicas.iter().filter(is_manager).count();
         let space = cluster.space();
         let attached = space.rhs.iter().chain(&space.whs).map(|&index| space.member(index).address);
@@ -125,13 +154,20 @@ impl Manager {
             voters.down_since.entry(voter).or_insert(now);
         }
         voters.told.retain(|voter, _| down(voter));
+        voters.dismissed.retain(|voter| recruited.contains_key(voter));
         voters.surplus_since = match recruited.len() > wanted {
             true => voters.surplus_since.or(Some(now)),
             false => None,
         };
     }
 
-    fn picture<'a>(&'a self, now: Time, wanted: usize, cluster: &'a Cluster) -> Option<Picture<'a>> {
+    fn picture<'a>(
+        &'a self,
+        now: Time,
+        wanted: usize,
+        unrecorded: BTreeMap<SocketAddr, SocketAddr>,
+        cluster: &'a Cluster,
+    ) -> Option<Picture<'a>> {
         let voters = &self.reign.as_ref()?.own_ref()?.voters;
         let patience = self.settings.voter_patience_micros;
         let space = cluster.space();
@@ -154,6 +190,8 @@ impl Manager {
             recruited,
             wanted,
             lost: lost.collect(),
+            unrecorded,
+            dismissed: &voters.dismissed,
             surplus: voters.surplus_since.is_some_and(|since| now.since(since) > patience),
         })
     }
@@ -208,6 +246,7 @@ impl Manager {
                 ManagerNote::Recruiting { server, voter },
             ),
             Step::Dismiss { voter } => {
+                term.voters.dismissed.insert(voter);
                 (Command::Dismiss { term: term.number, voter }, ManagerNote::Dismissing { voter })
             }
         };
@@ -273,21 +312,30 @@ impl Picture<'_> {
         self.wanted + usize::from(self.lost_voter().is_some())
     }
 
-    /// Who is no member costs nothing to let go: one that left the cell, or does not come.
+    /// Who is no member costs nothing to let go: one that left the cell, or does not come. Who was let go is until that is
+    /// executed, though it has come meanwhile.
     fn leaving(&self) -> impl Iterator<Item = SocketAddr> {
         let too_many = self.recruited.len() > self.places();
         let outside = self.recruited.keys().copied().filter(|&one| self.member(one).is_none());
-        outside.filter(move |voter| too_many || self.lost.contains(voter))
+        let let_go = outside.filter(move |voter| too_many || self.lost.contains(voter));
+        self.dismissed.iter().copied().chain(let_go)
     }
 
     /// What to do next; `candidate`: whom to recruit if somebody is needed.
     fn step(&self, candidate: Option<Step>) -> Option<Step> {
         let all = || self.recruited.keys().copied();
         let seated: Vec<SocketAddr> = all().filter(|&one| self.member(one).is_some_and(votes)).collect();
+        let comes = |&one: &SocketAddr| self.member(one).is_some_and(|replica| !votes(replica));
         let comers: Vec<SocketAddr> =
-            all().filter(|&one| self.member(one).is_some_and(|replica| !votes(replica))).collect();
+            all().filter(comes).filter(|one| !self.dismissed.contains(one)).collect();
         let (lost_voter, places) = (self.lost_voter(), self.places());
         let too_many = self.recruited.len() > places;
+        // What counts managers must know it first. Where the record is full, those on it go on leaving.
+        if let Some((&voter, &server)) = self.unrecorded.first_key_value()
+            && self.recruited.len() < RECRUITED_MAX
+        {
+            return Some(Step::Recruit { voter, server });
+        }
         if let Some(voter) = self.leaving().next() {
             return Some(Step::Dismiss { voter });
         }

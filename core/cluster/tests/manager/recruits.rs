@@ -1,12 +1,14 @@
 //! Two managers find further voters among the servers; the cell itself is played by a list that obeys.
 
 use crate::log::{CELL, Log};
+use bytes::Bytes;
 use kumo_cluster::{
-    Alive, CellView, Incarnation, Manager, ManagerEffect, ManagerInput, ManagerSettings, Message, Progress,
-    ReplicaView, Seat, ServerId, SpaceNumber, Usage,
+    Alive, CellView, Command, Incarnation, Manager, ManagerEffect, ManagerInput, ManagerSettings, Message,
+    Progress, ReplicaView, Seat, ServerId, SpaceNumber, Usage,
 };
 use kumo_paxos::{Change, ReplicaState, Role, Time};
 use kumo_session::ConnectionId;
+use kumo_wire::Wire;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -20,6 +22,8 @@ struct Bench {
     servers: BTreeMap<u64, (Alive, bool)>,
     changes: Vec<Change>,
     told: Vec<SocketAddr>,
+    /// What was put up while the cell is slow, and is not executed yet.
+    held: Option<Vec<Bytes>>,
 }
 
 impl Bench {
@@ -48,6 +52,7 @@ impl Bench {
             servers: BTreeMap::new(),
             changes: Vec::new(),
             told: Vec::new(),
+            held: None,
         }
     }
 
@@ -136,9 +141,12 @@ impl Bench {
                         self.start(seat);
                     }
                 }
-                ManagerEffect::Propose(command) => {
-                    let _ = self.log.apply_bytes(command);
-                }
+                ManagerEffect::Propose(command) => match &mut self.held {
+                    Some(held) => held.push(command),
+                    None => {
+                        let _ = self.log.apply_bytes(command);
+                    }
+                },
                 ManagerEffect::Change(change) => self.change(change),
                 ManagerEffect::Send(..)
                 | ManagerEffect::Answer(..)
@@ -180,6 +188,13 @@ impl Bench {
     fn promote(&mut self, address: SocketAddr) {
         let replica = self.replicas.iter_mut().find(|replica| replica.address == address).unwrap();
         (replica.role, replica.state) = (Role::Core, ReplicaState::Voting);
+    }
+
+    /// The cell has executed what was put up.
+    fn catch_up(&mut self) {
+        for command in self.held.take().into_iter().flatten() {
+            let _ = self.log.apply_bytes(command);
+        }
     }
 
     /// Hosts of the voters, without the managers.
@@ -299,6 +314,50 @@ fn a_replica_that_comes_when_it_is_not_wanted_any_more_is_sent_away_or_taken() {
     bench.connect(3, true);
     bench.pass(20_000_000);
     assert_eq!(bench.recruits(), [1, 2, 3]);
+}
+
+#[test]
+fn a_replica_that_comes_while_it_is_dismissed_gets_no_vote_off_the_record() {
+    let mut bench = Bench::new(2);
+    bench.pass(1_000_000);
+    bench.connect(3, true);
+    bench.servers.get_mut(&3).unwrap().1 = false;
+    bench.pass(PATIENCE_MICROS);
+    assert_eq!(bench.log.cluster.recruited().len(), 1);
+    // It is given up; that is put up, and takes its time.
+    bench.held = Some(Vec::new());
+    let dismissed = |bench: &Bench| {
+        let held = bench.held.iter().flatten().cloned();
+        held.filter(|command| matches!(Command::from_bytes(command.clone()), Ok(Command::Dismiss { .. })))
+            .count()
+    };
+    while dismissed(&bench) == 0 {
+        bench.pass(100_000);
+    }
+    // In that moment it comes.
+    bench.start(at(3, 19900));
+    bench.pass(3_000_000);
+    assert_eq!(bench.changes, [], "its dismissal may be executed any time");
+    assert!(dismissed(&bench) > 1, "the first may have been lost");
+    bench.catch_up();
+    bench.servers.get_mut(&3).unwrap().1 = true;
+    bench.pass(20_000_000);
+    assert_eq!(bench.recruits(), [3], "it is recruited anew");
+    assert_eq!(bench.log.cluster.recruited().len(), 1);
+}
+
+#[test]
+fn a_servers_replica_that_votes_off_the_record_is_no_manager() {
+    let mut bench = Bench::new(2);
+    bench.pass(1_000_000);
+    bench.start(at(3, 19900));
+    bench.promote(at(3, 19900));
+    bench.connect(3, true);
+    bench.pass(5_000_000);
+    assert_eq!(bench.log.cluster.recruited().get(&at(3, 19900)), Some(&at(3, 19800)));
+    [1, 2, 4].into_iter().for_each(|host| bench.connect(host, true));
+    bench.pass(20_000_000);
+    assert_eq!(bench.recruits(), [1, 3, 4], "two managers want three");
 }
 
 #[test]
