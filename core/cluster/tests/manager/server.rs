@@ -25,7 +25,7 @@ pub struct Server {
     pub progress: Progress,
 }
 
-/// A clock that goes its own way: within a twentieth of the true rate, and from anywhere.
+/// A clock that goes its own way: within a tenth of the true rate, and from anywhere.
 #[derive(Clone, Copy)]
 pub struct Clock {
     offset: u64,

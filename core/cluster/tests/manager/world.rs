@@ -496,7 +496,7 @@ impl World {
     }
 
     fn clock(&mut self) -> Clock {
-        Clock::new(self.random.below(1 << 40), 955_000 + self.random.below(90_000))
+        Clock::new(self.random.below(1 << 40), 900_000 + self.random.below(200_001))
     }
 
     fn at(&mut self, at: u64, event: Event) {
