@@ -66,7 +66,7 @@ mod store;
 
 pub use alive::{Alive, Progress, Seat};
 pub use cluster::{
-    Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX,
+    Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX, stranded,
 };
 pub use early::Early;
 pub use gateway::Gateway;

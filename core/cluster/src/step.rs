@@ -9,6 +9,7 @@ use crate::{
 use bytes::Bytes;
 use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
 use kumo_session::{ConnectionId, UnixMillis};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// What happens to a server.
@@ -331,6 +332,10 @@ pub enum ManagerNote {
     /// Auto-replace would make a restored store equal to a ring without its records: an operator has to want that.
     Restored {
         server: ServerId,
+    },
+    /// Auto-replace gives up a replace that cannot end, since these are lost.
+    Hopeless {
+        lost: BTreeSet<SocketAddr>,
     },
     Space {
         space: Space,

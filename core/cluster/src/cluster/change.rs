@@ -2,6 +2,7 @@
 
 use super::authority::{all_led, authorities, leaderless};
 use super::command::Objection;
+use super::crossing::{is_hopeless, may_go_over};
 use super::draft::Draft;
 use super::state::{Cluster, GATEWAYS_MAX};
 use crate::{
@@ -132,7 +133,7 @@ impl Cluster {
             draft.rhs = draft.whs.clone();
             draft.job = None;
         } else {
-            self.may_go_over(&draft, accept_loss)?;
+            may_go_over(&draft, accept_loss)?;
         }
         for server in attach {
             self.attach_wanted.remove(&server.address);
@@ -199,7 +200,12 @@ impl Cluster {
         if job.full {
             return Ok(());
         }
-        self.may_go_over(&Draft::of(&self.space), self.accept_loss)
+        may_go_over(&Draft::of(&self.space), self.accept_loss)
+    }
+
+    /// A replace is under way that cannot end any more, whatever is copied: only `cancel` ends it.
+    pub fn is_hopeless(&self) -> bool {
+        is_hopeless(&self.space)
     }
 
     pub(super) fn switch(&mut self, entry: Entry) -> Result<(), Objection> {
@@ -310,20 +316,6 @@ impl Cluster {
         }
         if !self.space.settled() {
             return Err(Objection::Unsettled);
-        }
-        Ok(())
-    }
-
-    /// Every arc has someone to copy from, unless the loss is accepted, and an acting server to go to. Otherwise
-    /// a server without the data would be taken for the last owner.
-    fn may_go_over(&self, draft: &Draft, accept_loss: bool) -> Result<(), Objection> {
-        if !accept_loss && !all_led(&Table::new(&self.space)) {
-            return Err(Objection::OwnersLost);
-        }
-        let mut after = draft.clone();
-        after.switch();
-        if !all_led(&Table::new(&after.seal(self.space.number, self.space.clock))) {
-            return Err(Objection::NoTaker);
         }
         Ok(())
     }

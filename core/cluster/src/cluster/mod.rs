@@ -1,14 +1,17 @@
 //! The cluster's state as the cell agrees on it: [`Cluster`], an application of the session layer.
 //!
 //! `command.rs` has what can be put up for agreement, `state.rs` executes it, `draft.rs` edits a space, `change.rs` holds
-//! the rules by which spaces follow each other, `authority.rs` says who has all of a lost arc.
+//! the rules by which spaces follow each other, `authority.rs` says who has all of a lost arc, `crossing.rs` whether a ring
+//! can take over.
 
 mod authority;
 mod change;
 mod command;
+mod crossing;
 mod draft;
 mod state;
 
 pub(crate) use authority::{authorities, given_up, returning};
 pub use command::{Command, Lead, Objection, Order, Query};
+pub use crossing::stranded;
 pub use state::{Cluster, GATEWAYS_MAX, LEASE_MICROS_MAX, RECRUITED_MAX};

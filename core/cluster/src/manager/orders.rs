@@ -6,7 +6,7 @@ use super::state::Manager;
 use crate::control::ControlRequest;
 use crate::{
     Cluster, Command, Incarnation, ManagerEffect, ManagerNote, MemberState, Objection, Order, ServerId,
-    Space, SpaceNumber,
+    Space, SpaceNumber, stranded,
 };
 use kumo_paxos::Time;
 use std::collections::BTreeSet;
@@ -127,6 +127,30 @@ impl Manager {
             // It would be done in a moment.
             Err(Hindrance::NotYet) | Ok(Ok(())) => None,
         }
+    }
+
+    /// Gives up a replace that cannot end: what is wanted now follows, in another one. An operator's pause is respected.
+    pub(super) fn cancel_hopeless(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        let space = cluster.space();
+        if !cluster.auto_replace() || space.job.is_none_or(|job| job.paused) {
+            return;
+        }
+        let Some(reign) = self.reign.as_mut() else { return };
+        if !reign.rings(cluster).hopeless {
+            return;
+        }
+        let Some(term) = reign.own() else { return };
+        let number = space.number;
+        let ticket = match term.cancelled {
+            Some((at, ticket)) if at == number => ticket,
+            _ => {
+                effects.push(ManagerEffect::Note(ManagerNote::Hopeless { lost: stranded(space) }));
+                term.ticket()
+            }
+        };
+        term.cancelled = Some((number, ticket));
+        let command = Command::Order { term: term.number, ticket, order: Order::Cancel };
+        term.propose(now, Topic::Cancel, &command, effects);
     }
 
     /// Brings in who waits, and takes out who is lost, after some time in which nothing changed.

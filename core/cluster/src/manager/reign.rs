@@ -31,6 +31,8 @@ pub(super) struct Rings {
     pub primaries: BTreeSet<ServerId>,
     /// A job runs, and only copies can stand between it and the switch.
     pub may_switch: bool,
+    /// A job runs that cannot end.
+    pub hopeless: bool,
     /// Who was lost as the last owner of one.
     pub authorities: BTreeSet<ServerId>,
 }
@@ -52,6 +54,9 @@ pub(super) struct Term {
     pub stuck_since: BTreeMap<ServerId, Time>,
     proposed: BTreeMap<Topic, (Bytes, Time)>,
     tickets: u64,
+    /// The ticket by which auto-replace gives up the job of that space: the same however often it is put up, so that it
+    /// ends no other.
+    pub cancelled: Option<(SpaceNumber, u64)>,
     /// What auto-replace would do, and since when.
     pub quiet: Option<(super::orders::Wish, Time)>,
     /// It was said that auto-replace makes no first ring of stores that differ.
@@ -72,6 +77,7 @@ pub(super) enum Topic {
     Cleared,
     Expire,
     Auto,
+    Cancel,
     Recruit,
     Register(u128),
     Order(u64),
@@ -124,6 +130,7 @@ impl Rings {
         Rings {
             number: space.number,
             may_switch: cluster.may_switch().is_ok(),
+            hopeless: cluster.is_hopeless(),
             primaries: primaries.map(|index| space.server(index)).collect(),
             authorities: authorities(space, &table).into_iter().map(|index| space.server(index)).collect(),
             table,
@@ -146,6 +153,7 @@ impl Term {
             stuck_since: BTreeMap::new(),
             proposed: BTreeMap::new(),
             tickets: 0,
+            cancelled: None,
             quiet: None,
             differ_noted: false,
             left_out: BTreeSet::new(),

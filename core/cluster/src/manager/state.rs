@@ -223,6 +223,7 @@ impl Manager {
             self.move_replace(now, cluster, effects);
             self.serve_registrations(now, cluster, effects);
             self.expire_gateways(now, cluster, effects);
+            self.cancel_hopeless(now, cluster, effects);
             self.auto_replace(now, cluster, effects);
             self.recruit(now, cluster, effects);
         }

@@ -3,6 +3,7 @@
 use crate::log::{CELL, Log, address, server};
 use kumo_cluster::{
     Cluster, Command, GatewayId, Job, Lead, MemberState, Objection, Order, Query, Space, SpaceNumber, Table,
+    stranded,
 };
 use kumo_paxos::CellId;
 use kumo_session::{Application, SessionId, numbered};
@@ -341,11 +342,15 @@ fn a_ring_whose_new_owners_are_lost_is_not_switched_to() {
     log.replace([server(2, 1)], [1]).unwrap();
     log.fault([server(2, 1)]).unwrap();
     assert_eq!(log.switch(), Err(Objection::NoTaker));
+    assert!(log.cluster.is_hopeless() && stranded(log.cluster.space()).contains(&address(2)));
+    log.order(Order::Cancel).unwrap();
+    assert!(!log.cluster.is_hopeless());
     // Nor when what is to be copied has no one to copy it.
     let mut log = Log::with_servers(1..=1);
     log.replace([server(2, 1)], [1]).unwrap();
     log.fault([server(1, 1)]).unwrap();
     assert_eq!(log.switch(), Err(Objection::OwnersLost));
+    assert!(!log.cluster.is_hopeless(), "it may come back");
     log.bring_back(1, 1).unwrap();
     assert_eq!(log.switch(), Ok(()));
 }

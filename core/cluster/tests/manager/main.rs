@@ -1,5 +1,6 @@
 //! The managers' part of the store: what they agree on, and how they come to it.
 
+mod auto;
 mod bench;
 mod commands;
 mod first_ring;

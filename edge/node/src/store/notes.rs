@@ -115,6 +115,11 @@ pub fn manager(note: &ManagerNote) {
             warn!(server = %server.address, "{}", RESTORED);
             record("restored", || vec![("server", Value::text(server.address))]);
         }
+        ManagerNote::Hopeless { lost } => {
+            let lost = lost.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
+            warn!(lost, "the replace cannot end without these servers, and is given up");
+            record("replace given up", || vec![("lost", Value::text(lost))]);
+        }
         ManagerNote::Space { space } => {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);

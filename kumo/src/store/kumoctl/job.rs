@@ -5,7 +5,7 @@ use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
 use clap::Subcommand;
 use kumo_cluster::control::{ControlRequest, JobStat, Stat};
-use kumo_cluster::{MemberState, Progress, Space, SpaceNumber, Table};
+use kumo_cluster::{MemberState, Progress, Space, SpaceNumber, Table, stranded};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -88,6 +88,8 @@ pub struct JobView {
     pub job: JobStat,
     /// Lost servers without which it cannot go on: of some keys they alone have all that was acknowledged.
     awaited: BTreeSet<SocketAddr>,
+    /// Lost servers of the ring that it goes to, without which it cannot end.
+    stranded: BTreeSet<SocketAddr>,
     /// Bytes a second that servers send, where that was measured.
     rates: BTreeMap<SocketAddr, u64>,
 }
@@ -98,7 +100,8 @@ impl JobView {
         // A full replace compares the copies there are.
         let goes_on = job.switching || job.full || stat.loss_accepted;
         let awaited = if goes_on { BTreeSet::new() } else { awaited(&stat.space) };
-        Some(JobView { job, awaited, rates: BTreeMap::new() })
+        let stranded = if awaited.is_empty() { stranded(&stat.space) } else { BTreeSet::new() };
+        Some(JobView { job, awaited, stranded, rates: BTreeMap::new() })
     }
 
     /// Takes the rates from how far it was that long ago.
@@ -124,14 +127,20 @@ impl JobView {
 
     /// What it waits for, and how to go on; nothing as long as it goes on by itself.
     pub fn hindrance(&self) -> Option<String> {
+        if !self.stranded.is_empty() {
+            return Some(format!(
+                "it cannot end: {} of the ring that it goes to are lost, and part of that ring would have no acting server; \
+                 `job cancel`, then `attach` those that are there",
+                names(&self.stranded)
+            ));
+        }
         if self.awaited.is_empty() {
             return self.unreadable();
         }
-        let awaited: Vec<String> = self.awaited.iter().map(SocketAddr::to_string).collect();
         Some(format!(
             "it waits for {}: all servers of part of the ring are lost, and these were lost last; start them again, or \
              give up what only they have: `job cancel`, then `attach --accept-data-loss`",
-            awaited.join(" and ")
+            names(&self.awaited)
         ))
     }
 
@@ -222,6 +231,7 @@ impl JobView {
         value["switching"] = json!(job.switching);
         value["percent"] = json!(job.percent());
         value["awaited"] = self.awaited.iter().map(SocketAddr::to_string).collect();
+        value["stranded"] = self.stranded.iter().map(SocketAddr::to_string).collect();
         let servers = job.servers.iter().map(|(address, one)| {
             let mut server = progress_value(one);
             server["address"] = json!(address.to_string());
@@ -251,6 +261,10 @@ pub fn awaited(space: &Space) -> BTreeSet<SocketAddr> {
         })
     });
     lost_last.map(|member| member.address).collect()
+}
+
+fn names(servers: &BTreeSet<SocketAddr>) -> String {
+    servers.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 fn progress_value(progress: &Progress) -> Value {
@@ -287,7 +301,7 @@ mod tests {
             total,
             servers: vec![(server, total)],
         };
-        JobView { job, awaited: BTreeSet::new(), rates: BTreeMap::new() }
+        JobView { job, awaited: BTreeSet::new(), stranded: BTreeSet::new(), rates: BTreeMap::new() }
     }
 
     #[test]
@@ -343,13 +357,46 @@ mod tests {
         assert!(table.contains("2.0 KiB/s") && !table.contains("0 s"), "{table}");
     }
 
+    fn member(port: u16, state: MemberState) -> Member {
+        let incarnation = Incarnation(u128::from(port));
+        Member { address: SocketAddr::from(([127, 0, 0, 1], port)), incarnation, state }
+    }
+
+    /// What an operator reads of a replace from one ring to another.
+    fn read_of(members: Vec<Member>, rhs: &[u16], whs: &[u16]) -> String {
+        let mut space = Space::empty(Default::default(), SpaceNumber(9));
+        space.job = Some(Job { full: false, paused: false, rate: 0 });
+        (space.members, space.rhs, space.whs) = (members, rhs.to_vec(), whs.to_vec());
+        let stat = Stat {
+            space,
+            servers: Vec::new(),
+            auto_replace: false,
+            attach_wanted: Vec::new(),
+            detach_wanted: Vec::new(),
+            gateways: 0,
+            managers: Vec::new(),
+            master: None,
+            voters: Vec::new(),
+            loss_accepted: false,
+        };
+        JobView::of(&stat).and_then(|job| job.hindrance()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_job_whose_new_owners_are_lost_says_how_to_end_it() {
+        let lost = MemberState::Fault { order: 1 };
+        let to = |state| vec![member(8000, MemberState::Active), member(8001, state)];
+        assert_eq!(
+            read_of(to(lost), &[0], &[1]),
+            "it cannot end: 127.0.0.1:8001 of the ring that it goes to are lost, and part of that ring would have no acting \
+             server; `job cancel`, then `attach` those that are there"
+        );
+        assert_eq!(read_of(to(MemberState::Active), &[0], &[1]), "");
+        assert_eq!(read_of(to(lost), &[0], &[0, 1]), "", "one that is lost on the way is worked around");
+    }
+
     #[test]
     fn a_job_without_any_owner_names_who_was_lost_last() {
-        let member = |port: u16, state| Member {
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-            incarnation: Incarnation(u128::from(port)),
-            state,
-        };
         let lost = |order| MemberState::Fault { order };
         let mut space = Space::empty(Default::default(), SpaceNumber(9));
         space.job = Some(Job { full: false, paused: false, rate: 0 });

@@ -205,6 +205,7 @@ impl World {
             | ManagerNote::FaultProposed { .. }
             | ManagerNote::StoresDiffer
             | ManagerNote::Restored { .. }
+            | ManagerNote::Hopeless { .. }
             | ManagerNote::Foreign { .. }
             | ManagerNote::LossAccepted(_)
             | ManagerNote::Recruiting { .. }
