@@ -130,6 +130,10 @@ pub enum Objection {
     BadSpace,
     #[error("a cell has at most {} recruited voters", super::RECRUITED_MAX)]
     TooManyRecruits,
+    #[error(
+        "part of the ring would have one copy, and has more: detach the servers that are fault too, or start them"
+    )]
+    FewCopies,
 }
 
 wire_enum!(Command {
@@ -177,4 +181,5 @@ wire_enum!(Objection {
     17 = NotEmpty,
     18 = BadSpace,
     19 = TooManyRecruits,
+    20 = FewCopies,
 });

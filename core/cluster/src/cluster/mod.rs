@@ -13,5 +13,6 @@ mod state;
 
 pub(crate) use authority::{authorities, given_up, returning};
 pub use command::{Command, Lead, Objection, Order, Query};
+pub(crate) use crossing::is_few;
 pub use crossing::stranded;
 pub use state::{Cluster, GATEWAYS_MAX, LEASE_MICROS_MAX, RECRUITED_MAX};

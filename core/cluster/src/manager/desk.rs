@@ -324,8 +324,8 @@ impl Manager {
         let detach: Vec<SocketAddr> = cluster.detach_wanted().iter().chain(detach).copied().collect();
         let usage = |address| self.peers.life_at(address).map_or(Usage::default(), |heard| heard.alive.usage);
         match plan(space, &attach, &detach, usage) {
-            Some(plan) => Served::Answer(Box::new(ControlAnswer::Plan(plan))),
-            None => would_be(Objection::NoTaker.to_string()),
+            Ok(plan) => Served::Answer(Box::new(ControlAnswer::Plan(plan))),
+            Err(objection) => would_be(objection.to_string()),
         }
     }
 

@@ -1,23 +1,27 @@
 //! What a change of the ring would move, computed without doing it.
 
+use crate::cluster::is_few;
 use crate::control::{Plan, ShareChange};
-use crate::{Arc, Incarnation, Member, MemberState, Space, Table, Usage};
+use crate::{Arc, Incarnation, Member, MemberState, Objection, Space, Table, Usage};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Compares the ring that is read with the one that a replace would go to. Amounts are estimated from what the servers
-/// store, as if it lay evenly in their parts of the ring. None: nobody would be there for part of it.
+/// store, as if it lay evenly in their parts of the ring. Refused as the order would be.
 pub(super) fn plan(
     space: &Space,
     attach: &[SocketAddr],
     detach: &[SocketAddr],
     usage: impl Fn(SocketAddr) -> Usage,
-) -> Option<Plan> {
+) -> Result<Plan, Objection> {
     let now = ring(space.rhs.iter().map(|&index| space.member(index).clone()).collect());
     let after = ring(members_after(space, attach, detach));
     let (table_now, table_after) = (Table::new(&now), Table::new(&after));
     if !now.members.is_empty() && table_after.arcs().iter().any(|arc| arc.primary().is_none()) {
-        return None;
+        return Err(Objection::NoTaker);
+    }
+    if overlaps(&table_now, &table_after).any(|(was, is, _)| is_few(was, is)) {
+        return Err(Objection::FewCopies);
     }
     let mut parts: BTreeMap<SocketAddr, Part> = BTreeMap::new();
     for arc in table_now.arcs() {
@@ -52,7 +56,7 @@ pub(super) fn plan(
         records += portion(stored.items);
     }
     let shares = parts.into_iter().map(|(server, part)| part.change(server)).collect();
-    Some(Plan { shares, bytes: narrow(bytes), records: narrow(records) })
+    Ok(Plan { shares, bytes: narrow(bytes), records: narrow(records) })
 }
 
 /// Widths on the ring, of 2^64 in all.

@@ -356,6 +356,46 @@ fn a_ring_whose_new_owners_are_lost_is_not_switched_to() {
 }
 
 #[test]
+fn a_replace_does_not_leave_one_copy_of_what_has_more() {
+    let mut log = Log::with_servers(1..=3);
+    log.replace((4..=6).map(|one| server(one, 1)), [1, 2, 3]).unwrap();
+    log.fault([server(4, 1)]).unwrap();
+    assert_eq!(log.cluster.may_switch(), Ok(()), "one that is lost on the way is worked around");
+    log.fault([server(5, 1)]).unwrap();
+    assert_eq!(log.switch(), Err(Objection::FewCopies));
+    assert!(log.cluster.is_hopeless());
+    assert_eq!(stranded(log.cluster.space()), [4, 5].map(address).into());
+    log.order(Order::Cancel).unwrap();
+    // Nor does one begin that would.
+    log.fault([server(3, 1)]).unwrap();
+    assert_eq!(log.replace([], [1]), Err(Objection::FewCopies));
+    assert_eq!(log.replace([], [1, 3]), Ok(()), "one server is all that is wanted");
+    // What has one copy goes to one, and so does what comes to have one.
+    let mut log = Log::with_servers(1..=1);
+    log.replace([server(2, 1), server(3, 1)], [1]).unwrap();
+    log.fault([server(3, 1)]).unwrap();
+    assert_eq!(log.switch(), Ok(()));
+    let mut log = Log::with_servers(1..=2);
+    log.replace([server(3, 1), server(4, 1)], [1, 2]).unwrap();
+    log.fault([server(3, 1)]).unwrap();
+    assert_eq!(log.switch(), Err(Objection::FewCopies));
+    log.fault([server(1, 1)]).unwrap();
+    assert_eq!(log.switch(), Ok(()));
+}
+
+/// Who comes adds to the copies, whoever is lost: to attach is never refused for their number.
+#[test]
+fn an_attach_beside_lost_servers_begins() {
+    for lost in 1..=3 {
+        let mut log = Log::with_servers(1..=6);
+        log.fault((1..=lost).map(|one| server(one, 1))).unwrap();
+        let led = Table::new(log.cluster.space()).arcs().iter().all(|arc| arc.primary().is_some());
+        let begun = if led { Ok(()) } else { Err(Objection::OwnersLost) };
+        assert_eq!(log.replace([server(7, 1)], []), begun, "{lost} lost");
+    }
+}
+
+#[test]
 fn a_gateway_has_one_id_while_it_lives() {
     let mut log = Log::with_servers(1..=3);
     for nonce in [7, 8, 9, 7] {

@@ -129,8 +129,8 @@ impl JobView {
     pub fn hindrance(&self) -> Option<String> {
         if !self.stranded.is_empty() {
             return Some(format!(
-                "it cannot end: {} of the ring that it goes to are lost, and part of that ring would have no acting server; \
-                 `job cancel`, then `attach` those that are there",
+                "it cannot end: {} of the ring that it goes to are lost, and part of that ring would have no acting server, or one copy \
+                 where there are more now; `job cancel`, then `attach` those that are there",
                 names(&self.stranded)
             ));
         }
@@ -389,9 +389,15 @@ mod tests {
         assert_eq!(
             read_of(to(lost), &[0], &[1]),
             "it cannot end: 127.0.0.1:8001 of the ring that it goes to are lost, and part of that ring would have no acting \
-             server; `job cancel`, then `attach` those that are there"
+             server, or one copy where there are more now; `job cancel`, then `attach` those that are there"
         );
         assert_eq!(read_of(to(MemberState::Active), &[0], &[1]), "");
+        let mut more = vec![member(7998, MemberState::Active), member(7999, MemberState::Active)];
+        more.extend(to(lost));
+        assert!(
+            read_of(more, &[0, 1], &[2, 3]).contains("127.0.0.1:8001"),
+            "two copies are not given up for one"
+        );
         assert_eq!(read_of(to(lost), &[0], &[0, 1]), "", "one that is lost on the way is worked around");
     }
 
