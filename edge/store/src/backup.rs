@@ -33,7 +33,7 @@ impl Core {
         let disk = &files.folder.disk;
         let unfinished = start(disk, destination)?;
         // Locked until it has its name: whoever finds it meanwhile must not take it for one that was cut short.
-        let (copy, _) = Folder::open(disk.clone(), &unfinished, Access::Write)?;
+        let (copy, _) = Folder::open(disk.clone(), &unfinished, Access::Write, Format::Copy)?;
         let written = files.write_backup(&copy, leave_out).and_then(|backup| {
             finish(&**disk, &unfinished, destination)?;
             Ok(backup)
@@ -48,9 +48,7 @@ impl Core {
 /// Makes sure that nothing is at the destination, and that the folder that will get its name is empty.
 pub fn start(disk: &Arc<dyn Disk>, destination: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| fault("create", destination, &error);
-    if destination.as_os_str().as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
-        return Err(OpenError::Unfinished(destination.into()));
-    }
+    check_name(destination)?;
     if disk.what(destination).map_err(failed)? != What::Missing {
         return Err(OpenError::Exists(destination.into()));
     }
@@ -75,6 +73,15 @@ pub fn start(disk: &Arc<dyn Disk>, destination: &Path) -> Result<PathBuf, OpenEr
     Ok(unfinished)
 }
 
+/// No store has the name of one that is not finished: the next backup or merge would remove its files as left over.
+pub fn check_name(path: &Path) -> Result<(), OpenError> {
+    let name = path.file_name().unwrap_or_default();
+    if name.as_encoded_bytes().ends_with(UNFINISHED.as_bytes()) {
+        return Err(OpenError::Unfinished(path.into()));
+    }
+    Ok(())
+}
+
 /// Removes all files of an unfinished store but the one that says whose it is.
 fn clear(disk: &dyn Disk, unfinished: &Path) -> io::Result<()> {
     let names = disk.list(unfinished)?;
@@ -84,7 +91,6 @@ fn clear(disk: &dyn Disk, unfinished: &Path) -> io::Result<()> {
 /// Says what the finished store holds, and gives it its name.
 pub fn finish(disk: &dyn Disk, unfinished: &Path, destination: &Path) -> Result<(), Fault> {
     Manifest::write(disk, unfinished)?;
-    Format::Copy.write(disk, unfinished)?;
     let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
     let named = disk
         .sync_folder(unfinished)

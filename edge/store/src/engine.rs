@@ -1,11 +1,12 @@
 //! [`Engine`]: the store of a server, in files or in memory.
 
 use crate::attend::Attendants;
+use crate::backup::check_name;
 use crate::damage::Damage;
 use crate::disk::{Access, Disk, SystemDisk};
 use crate::entry::{Body, Place};
 use crate::error::OpenError;
-use crate::folder::Folder;
+use crate::folder::{Folder, Format};
 use crate::index::{Displaced, From};
 use crate::layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, LogRecord, RECORD_BYTES};
 use crate::log::Log;
@@ -176,11 +177,33 @@ impl Core {
         disk: Arc<dyn Disk>,
         path: &Path,
         access: Access,
+        options: Options,
+    ) -> Result<(Core, Opened), OpenError> {
+        if access == Access::Write {
+            check_name(path)?;
+        }
+        Core::open_as(disk, path, access, Format::Store, options)
+    }
+
+    /// A new one that is a copy once its manifest is written.
+    pub fn make_copy(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        options: Options,
+    ) -> Result<(Core, Opened), OpenError> {
+        Core::open_as(disk, path, Access::Write, Format::Copy, options)
+    }
+
+    fn open_as(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        access: Access,
+        made: Format,
         mut options: Options,
     ) -> Result<(Core, Opened), OpenError> {
         let bounds = (Options::SEGMENT_BYTES_MIN, Options::SEGMENT_BYTES_MAX);
         options.segment_bytes = options.segment_bytes.clamp(bounds.0, bounds.1);
-        let (folder, created) = Folder::open(disk.clone(), path, access)?;
+        let (folder, created) = Folder::open(disk.clone(), path, access, made)?;
         let shards = Shards::new();
         let (segments, opened) = Recovery::run(&folder, access, &options, &shards)?;
         let opened = Opened { created, ..opened };

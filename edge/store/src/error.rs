@@ -20,7 +20,7 @@ pub enum OpenError {
     /// Only for what must not be there yet: a backup or the result of a merge.
     #[error("{}: already exists", .0.display())]
     Exists(PathBuf),
-    /// Only for what is made: another try to make it would take it for a part of one that was cut short.
+    /// Only for what is written to: a backup or merge would take it for a part of one that was cut short, and remove it.
     #[error("{}: a store with a name that ends so is taken for one that is not finished", .0.display())]
     Unfinished(PathBuf),
     /// Only for what must be there: a source of a merge.

@@ -54,8 +54,14 @@ pub struct Folder {
 
 impl Folder {
     /// Opens the folder, makes it if need be (and may write), and tells whether it was made. What is there is not changed
-    /// before [`Folder::begin`].
-    pub fn open(disk: Arc<dyn Disk>, path: &Path, access: Access) -> Result<(Folder, bool), OpenError> {
+    /// before [`Folder::begin`]. One that is made says what it is before anything else is in it: of a copy that was cut
+    /// short the manifest is missing, which nobody takes for whole, whatever it is called.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        access: Access,
+        made: Format,
+    ) -> Result<(Folder, bool), OpenError> {
         let failed = |error| fault("open", path, &error);
         let empty = match disk.what(path).map_err(failed)? {
             What::Missing if access == Access::Read => return Err(OpenError::Missing(path.into())),
@@ -78,7 +84,7 @@ impl Folder {
         let format = Format::read(&*disk, path)?;
         let listing = match format {
             None => {
-                Format::Store.write(&*disk, path)?;
+                made.write(&*disk, path)?;
                 None
             }
             Some(Format::Store) => None,

@@ -49,7 +49,7 @@ pub fn merge_on(disk: &Arc<dyn Disk>, destination: &Path, sources: &[&Path]) -> 
     for source in sources {
         Core::open(disk.clone(), source, Access::Read, options.clone())?;
     }
-    let (result, _) = Core::open(disk.clone(), &unfinished, Access::Write, options.clone())?;
+    let (result, _) = Core::make_copy(disk.clone(), &unfinished, options.clone())?;
     for source in sources {
         let (core, opened) = Core::open(disk.clone(), source, Access::Read, options.clone())?;
         let mut counts = take(&result, &core, source)?;

@@ -28,6 +28,16 @@ struct State {
     capacity: Option<u64>,
     written_bytes: u64,
     meddling: Option<(PathBuf, Meddling)>,
+    /// Changes of files' names that are not synced, in order.
+    renames: Vec<Rename>,
+}
+
+/// A change of names in one folder, which the disk may have or not, whatever it has of the others.
+enum Rename {
+    Make(PathBuf, usize),
+    Remove(PathBuf),
+    Move(PathBuf, PathBuf),
+    Exchange(PathBuf, PathBuf),
 }
 
 /// What others do in the middle of something.
@@ -113,9 +123,18 @@ impl FaultyDisk {
             }
             Crash::PowerFailedAnyhow(seed) => {
                 let mut random = Random(seed);
-                if random.below(2) == 0 {
-                    state.names = state.durable_names.clone();
-                    state.folders = state.durable_folders.clone();
+                match random.below(3) {
+                    0 => {
+                        state.names = state.durable_names.clone();
+                        state.folders = state.durable_folders.clone();
+                    }
+                    1 => {
+                        let mut names = state.durable_names.clone();
+                        let kept = state.renames.iter().filter(|_| random.below(2) == 0);
+                        kept.for_each(|rename| rename.apply(&mut names));
+                        state.names = names;
+                    }
+                    _all => {}
                 }
                 for file in &mut state.files {
                     file.mix(&mut random);
@@ -125,6 +144,7 @@ impl FaultyDisk {
         if matches!(crash, Crash::Killed) {
             return;
         }
+        state.renames.clear();
         state.durable_names = state.names.clone();
         state.durable_folders = state.folders.clone();
         for file in &mut state.files {
@@ -217,6 +237,47 @@ impl State {
     fn find(&self, path: &Path) -> io::Result<usize> {
         self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+
+    fn rename(&mut self, rename: Rename) {
+        rename.apply(&mut self.names);
+        self.renames.push(rename);
+    }
+
+    fn make(&mut self, path: &Path) -> usize {
+        self.files.push(Content::default());
+        let number = self.files.len() - 1;
+        self.rename(Rename::Make(path.into(), number));
+        number
+    }
+}
+
+impl Rename {
+    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            Rename::Make(path, number) => {
+                names.insert(path.clone(), *number);
+            }
+            Rename::Remove(path) => {
+                names.remove(path);
+            }
+            Rename::Move(from, to) => {
+                let moved = names.remove(from);
+                names.extend(moved.map(|number| (to.clone(), number)));
+            }
+            Rename::Exchange(one, other) => {
+                if let (Some(first), Some(second)) = (names.get(one).copied(), names.get(other).copied()) {
+                    names.extend([(one.clone(), second), (other.clone(), first)]);
+                }
+            }
+        }
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            Rename::Make(path, _) | Rename::Remove(path) => vec![path],
+            Rename::Move(from, to) | Rename::Exchange(from, to) => vec![from, to],
+        }
+    }
 }
 
 impl Content {
@@ -293,9 +354,7 @@ impl Disk for FaultyDisk {
         if state.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        state.files.push(Content::default());
-        let number = state.files.len() - 1;
-        state.names.insert(path.into(), number);
+        let number = state.make(path);
         Ok(Box::new(FaultyFile { disk: self.clone(), number, life: state.life }))
     }
 
@@ -312,49 +371,48 @@ impl Disk for FaultyDisk {
             let moved = |names: &mut BTreeMap<PathBuf, usize>| {
                 *names = std::mem::take(names)
                     .into_iter()
-                    .map(|(path, number)| match path.strip_prefix(from) {
-                        Ok(rest) => (to.join(rest), number),
-                        Err(_) => (path, number),
-                    })
+                    .map(|(path, number)| (moved_path(&path, from, to), number))
                     .collect();
             };
-            let State { names, durable_names, .. } = &mut *state;
+            let State { names, durable_names, renames, .. } = &mut *state;
             moved(names);
             moved(durable_names);
+            for path in renames.iter_mut().flat_map(Rename::paths) {
+                *path = moved_path(path, from, to);
+            }
             return Ok(());
         }
-        let number = state.find(from)?;
-        state.names.remove(from);
-        state.names.insert(to.into(), number);
+        state.find(from)?;
+        state.rename(Rename::Move(from.into(), to.into()));
         Ok(())
     }
 
     fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.change()?;
-        let (one, other) = (state.find(from)?, state.find(to)?);
-        state.names.insert(from.into(), other);
-        state.names.insert(to.into(), one);
+        state.find(from).and_then(|_| state.find(to))?;
+        state.rename(Rename::Exchange(from.into(), to.into()));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         state.find(path)?;
-        state.names.remove(path);
+        state.rename(Rename::Remove(path.into()));
         Ok(())
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let number = state.find(from)?;
-        state.names.insert(to.into(), number);
+        state.rename(Rename::Make(to.into(), number));
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let inside = |path: &Path| path.parent() == Some(folder);
-        let State { names, durable_names, folders, durable_folders, .. } = &mut *state;
+        let State { names, durable_names, folders, durable_folders, renames, .. } = &mut *state;
+        renames.retain_mut(|rename| rename.paths().iter().any(|path| !inside(path)));
         durable_names.retain(|path, _| !inside(path));
         durable_names.extend(
             names.iter().filter(|(path, _)| inside(path)).map(|(path, number)| (path.clone(), *number)),
@@ -367,9 +425,7 @@ impl Disk for FaultyDisk {
     fn lock(&self, path: &Path, access: Access) -> io::Result<Option<Lock>> {
         let mut state = self.up()?;
         if access == Access::Write && !state.names.contains_key(path) {
-            state.files.push(Content::default());
-            let number = state.files.len() - 1;
-            state.names.insert(path.into(), number);
+            state.make(path);
         }
         if !state.locks.insert(path.into()) {
             return Ok(None);
@@ -377,6 +433,11 @@ impl Disk for FaultyDisk {
         let lock = FaultyLock { disk: self.clone(), path: path.into(), life: state.life };
         Ok(Some(Box::new(lock)))
     }
+}
+
+/// Where a file is after a folder was moved.
+fn moved_path(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    path.strip_prefix(from).map_or_else(|_| path.into(), |rest| to.join(rest))
 }
 
 struct FaultyLock {

@@ -11,6 +11,7 @@ mod full;
 mod hints;
 mod model;
 mod properties;
+mod unfinished;
 
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
