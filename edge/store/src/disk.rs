@@ -89,6 +89,22 @@ pub fn read_whole(file: &dyn DiskFile, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Writes the same bytes once more, in place: a sync that failed before left them in the system's memory alone.
+pub fn rewrite(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
+    let mut piece = vec![0; REWRITE_BYTES];
+    let mut offset = from;
+    while offset < to {
+        let count = REWRITE_BYTES.min((to - offset) as usize);
+        file.read_at(offset, &mut piece[..count])?;
+        file.write_at(offset, &piece[..count])?;
+        offset += count as u64;
+    }
+    Ok(())
+}
+
+/// How much is written again at once.
+const REWRITE_BYTES: usize = 56 << 10;
+
 /// Writes a file whole or not at all: under another name first, durable before it gets its own.
 pub fn write_whole(disk: &dyn Disk, folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}{UNFINISHED}"));

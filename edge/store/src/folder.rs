@@ -1,6 +1,6 @@
 //! [`Folder`]: a store's folder, its format, its lock and its notes.
 
-use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
+use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, rewrite, write_whole};
 use crate::error::{Lack, OpenError};
 use crate::manifest::{Listing, MANIFEST, Manifest};
 use crate::notes::{NOTE, ROOM, note_file};
@@ -37,6 +37,7 @@ pub enum Format {
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
 /// | `NAME.note`          | a blob of the server's                              |
 /// | `ROOM`               | nothing; becomes the next note, and has its space   |
+/// | `SYNCING`            | nothing; all is being made durable, or failed to be |
 /// | `….unfinished`       | was being written; means nothing after a crash      |
 pub struct Folder {
     pub disk: Arc<dyn Disk>,
@@ -115,12 +116,47 @@ impl Folder {
     /// a store. A manifest beside the format of a store is left of a try that ended in between, perhaps since the disk
     /// failed: then the format is written again.
     pub fn begin(&self) -> Result<(), Fault> {
-        self.sync_all()?;
+        self.settle()?;
         if self.was_copy {
             Format::Store.write(&*self.disk, &self.path)?;
         }
         self.tidy()?;
         self.reserve();
+        Ok(())
+    }
+
+    /// Makes durable what is here. A sync that fails may have dropped what it could not write, and does not say so twice:
+    /// the system's memory still has it, as if it were written. So the file `SYNCING` is there for as long as it is tried,
+    /// and who finds it writes everything once more before it syncs. It need not survive a power failure: after one, what
+    /// is read is what the disk has.
+    fn settle(&self) -> Result<(), Fault> {
+        let syncing = self.path.join(SYNCING);
+        let failed = |error| fault("write", &syncing, &error);
+        if self.disk.what(&syncing).map_err(failed)? == What::Missing {
+            match self.disk.create(&syncing).map_err(failed) {
+                // A full disk must not keep a server from starting, and has no room for what could get lost either.
+                Ok(_) | Err(Fault::Full) => {}
+                Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => return Err(fault),
+            }
+        } else {
+            self.rewrite_all()?;
+        }
+        self.sync_all()?;
+        match self.disk.what(&syncing).map_err(failed)? {
+            What::Missing => Ok(()),
+            What::File | What::Folder => self.disk.remove(&syncing).map_err(failed),
+        }
+    }
+
+    /// Writes all that is here once more, in place.
+    fn rewrite_all(&self) -> Result<(), Fault> {
+        let written = |name: &&String| is_ours(name) && ![LOCK, SYNCING].contains(&name.as_str());
+        for name in self.names()?.iter().filter(written) {
+            let path = self.path.join(name);
+            let opened = self.disk.open(&path, Access::Write);
+            let rewritten = opened.and_then(|file| rewrite(&*file, 0, file.bytes()?));
+            rewritten.map_err(|error| fault("rewrite", &path, &error))?;
+        }
         Ok(())
     }
 
@@ -238,7 +274,7 @@ fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
 pub fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
-    numbered || [FORMAT, LOCK, MANIFEST, ROOM].contains(&name) || name.ends_with(NOTE)
+    numbered || [FORMAT, LOCK, MANIFEST, ROOM, SYNCING].contains(&name) || name.ends_with(NOTE)
 }
 
 /// Whether a folder is a store, whoever uses it: nobody else may put files there.
@@ -250,6 +286,7 @@ pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
 const FORMAT: &str = "FORMAT";
 pub const LOCK: &str = "LOCK";
+const SYNCING: &str = "SYNCING";
 const FORMAT_LINE: &str = "kumo store ";
 
 /// One line; more is not ours.

@@ -1,6 +1,6 @@
 //! What a store's files say: every segment is read at the start, by its hint or record by record.
 
-use crate::disk::{Access, fault};
+use crate::disk::{Access, fault, rewrite};
 use crate::entry::{Body, Entry, Place};
 use crate::error::OpenError;
 use crate::folder::{Folder, HINT, SEGMENT};
@@ -310,17 +310,13 @@ impl<'a> Recovery<'a> {
     /// everything that is not known to be on the disk is written once more, in place, before it is synced.
     fn make_durable(&self, segment: &Segment) -> Result<(), Fault> {
         let written = segment.written();
-        let mut offset = match segment.number.cmp(&self.synced.0) {
+        let from = match segment.number.cmp(&self.synced.0) {
             std::cmp::Ordering::Less => written,
             std::cmp::Ordering::Equal => self.synced.1.min(written),
             std::cmp::Ordering::Greater => 0,
         };
-        while offset < written {
-            let bytes = segment.read(offset, REWRITE_BYTES.min(written - offset) as usize)?;
-            let rewritten = segment.file.write_at(offset, &bytes);
-            rewritten.map_err(|error| fault("rewrite the end of", &segment.path, &error))?;
-            offset += bytes.len() as u64;
-        }
+        let rewritten = rewrite(&*segment.file, from, written);
+        rewritten.map_err(|error| fault("rewrite the end of", &segment.path, &error))?;
         segment.file.sync().map_err(|error| fault("sync", &segment.path, &error))?;
         segment.synced.store(written, Ordering::Relaxed);
         Ok(())
@@ -374,9 +370,6 @@ fn has_hole(offset: u64, bytes: &[u8]) -> bool {
 
 /// No disk writes less.
 const SECTOR_BYTES: u64 = 512;
-
-/// How much is written again at once.
-const REWRITE_BYTES: u64 = 56 << 10;
 
 /// Threads that read a hint: what they mostly do is wait for memory.
 const WORKERS: usize = 4;

@@ -62,6 +62,8 @@ pub enum Plan {
     CrashAt(u64),
     /// This change fails, once.
     FailAt(u64),
+    /// This change finds no room, once.
+    FullAt(u64),
 }
 
 /// What is left after a crash.
@@ -78,6 +80,15 @@ pub enum Crash {
 impl FaultyDisk {
     pub fn plan(&self, plan: Plan) {
         self.state().plan = plan;
+    }
+
+    /// What was planned has not come about yet.
+    pub fn plan_is_due(&self) -> bool {
+        let state = self.state();
+        match state.plan {
+            Plan::Nothing => false,
+            Plan::CrashAt(change) | Plan::FailAt(change) | Plan::FullAt(change) => change > state.changes,
+        }
     }
 
     /// Bytes of all files together.
@@ -225,7 +236,8 @@ impl State {
                 Err(io::Error::other("crashed"))
             }
             Plan::FailAt(change) if change == self.changes => Err(io::Error::other("failed as planned")),
-            Plan::Nothing | Plan::CrashAt(_) | Plan::FailAt(_) => Ok(()),
+            Plan::FullAt(change) if change == self.changes => Err(io::ErrorKind::StorageFull.into()),
+            Plan::Nothing | Plan::CrashAt(_) | Plan::FailAt(_) | Plan::FullAt(_) => Ok(()),
         }
     }
 

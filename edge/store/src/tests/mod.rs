@@ -5,6 +5,7 @@ mod compaction;
 mod copies;
 mod crash;
 mod damage;
+mod failing;
 mod faulty;
 mod files;
 mod full;

@@ -1,0 +1,73 @@
+//! A disk that fails once, or at one place: what it failed to do is not taken for done, and nothing else suffers.
+
+use super::faulty::{Crash, FaultyDisk, Plan};
+use super::{Model, PATH, content, key, open, open_at, record, tend};
+use crate::disk::Disk;
+use crate::options::Sync;
+use std::path::Path;
+
+/// A store, a backup of it and what both hold.
+fn backed_up() -> (FaultyDisk, Model) {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    for clock in 1..60 {
+        core.put(key(clock).hash, &key(clock).key, &record(clock, 100)).unwrap();
+        core.commit().unwrap();
+    }
+    core.put_note("space", b"seven").unwrap();
+    tend(&core);
+    core.backup(Path::new("/backup"), &[]).unwrap();
+    let model = content(&core);
+    core.close().unwrap();
+    drop(core);
+    (disk, model)
+}
+
+/// The system holds what it could not write for written. The next try finds it in memory and must not believe it.
+#[test]
+fn a_sync_that_failed_at_the_first_start_on_a_copy_is_made_up_for() {
+    let (whole, model) = backed_up();
+    for of in ["/backup", PATH] {
+        let mut failures = 0;
+        for change in 1.. {
+            let (disk, at) = (whole.copy(), Path::new("/copied"));
+            disk.create_folder(at).unwrap();
+            for path in whole.names().iter().filter(|path| path.starts_with(of)) {
+                let copied = disk.create(&at.join(path.file_name().unwrap())).unwrap();
+                copied.write_at(0, &whole.content(path)).unwrap();
+            }
+            disk.plan(Plan::FailAt(disk.changes() + change));
+            let first =
+                open_at(&disk, "/copied", Sync::Always).map(|_| "opened").map_err(|error| error.to_string());
+            if disk.plan_is_due() {
+                break;
+            }
+            failures += u64::from(first.is_err());
+            let context = format!("of {of}, change {change}: {first:?}");
+            let (core, _) =
+                open_at(&disk, "/copied", Sync::Always).unwrap_or_else(|error| panic!("{context}: {error}"));
+            core.put(key(5).hash, &key(5).key, &record(5000, 300)).unwrap();
+            core.commit().unwrap();
+            drop(core);
+            disk.crash(Crash::PowerFailed);
+            let (core, opened) =
+                open_at(&disk, "/copied", Sync::Always).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let mut model = model.clone();
+            model.insert(key(5), record(5000, 300));
+            assert!(content(&core) == model && opened.cuts.is_empty(), "{context}");
+            assert_eq!(core.note("space"), Ok(Some(b"seven".to_vec())), "{context}");
+            let left = disk.names().into_iter().find(|path| path.ends_with("SYNCING"));
+            assert_eq!(left, None, "{context}");
+        }
+        assert!(failures > 10, "of {of}: {failures}");
+    }
+}
+
+#[test]
+fn a_store_on_a_disk_without_room_for_another_file_is_opened() {
+    let (disk, model) = backed_up();
+    disk.plan(Plan::FullAt(disk.changes() + 1));
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert!(!disk.plan_is_due());
+    assert_eq!(content(&core), model);
+}
