@@ -29,9 +29,11 @@ impl Core {
             let finished = closed.as_ref().map_or(Ok(()), |segment| files.finish(segment));
             match (&finished, &closed) {
                 (Ok(()), Some(segment)) if !pace(segment.written()) => return Ok(()),
-                // There may be garbage whose removal makes room for the hint.
-                (Ok(()) | Err(Fault::Full), _) => {}
-                (Err(_), _) => return finished,
+                // There may be garbage whose removal makes room for the hint, and what is wrong with the files of this
+                // segment is not wrong with those of others.
+                (Ok(()) | Err(Fault::Full | Fault::Io(_)), _) => {}
+                // It is not tried again.
+                (Err(Fault::Damaged(_)), _) => return finished,
             }
             match files.victim() {
                 Some(victim) if !self.rewrite(files, &victim, pace)? => return Ok(()),
@@ -104,7 +106,9 @@ impl Core {
                 let Some(offset) = listed.next() else { break };
                 walk.go_to(u64::from(offset));
             }
-            let (offset, record) = match walk.step()? {
+            // What cannot be read stays as it is; the garbage of the others must not wait for it.
+            let step = walk.step().inspect_err(|_| victim.damaged.store(true, Ordering::Relaxed))?;
+            let (offset, record) = match step {
                 Step::Record { offset, record } => (offset, record),
                 Step::End => break,
                 Step::Bad { offset } => {

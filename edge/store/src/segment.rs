@@ -270,7 +270,7 @@ impl<'a> Walk<'a> {
         self.window.resize(wanted, 0);
         self.window_at = self.at;
         let read = self.segment.file.read_at(self.at, &mut self.window);
-        read.map_err(|error| fault("read", &self.segment.path, &error))
+        read.map_err(|error| self.segment.damage(self.at, &error.to_string()))
     }
 }
 

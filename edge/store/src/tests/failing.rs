@@ -3,7 +3,9 @@
 use super::faulty::{Crash, FaultyDisk, Plan};
 use super::{Model, PATH, content, key, open, open_at, record, tend};
 use crate::disk::Disk;
+use crate::engine::Core;
 use crate::options::Sync;
+use crate::segment::{hint_name, segment_name};
 use std::path::Path;
 
 /// A store, a backup of it and what both hold.
@@ -70,4 +72,51 @@ fn a_store_on_a_disk_without_room_for_another_file_is_opened() {
     let (core, _) = open(&disk, Sync::Always).unwrap();
     assert!(!disk.plan_is_due());
     assert_eq!(content(&core), model);
+}
+
+/// Fills about a segment: so many keys stay, the others are written over by the next call.
+fn fill(core: &Core, round: u64, stay: u64) {
+    for number in 0..12 {
+        let key = if number < stay { key(1000 + round * 12 + number) } else { key(number) };
+        core.put(key.hash, &key.key, &record(7 * (round * 12 + number) + 1, 260)).unwrap();
+    }
+    core.commit().unwrap();
+}
+
+/// Something is wrong with the first segment, of which so many keys stay: that is said, and the other segments are
+/// rewritten all the same.
+fn garbage_goes_on(stay: u64, damage: impl FnOnce(&FaultyDisk), said: &str) {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    fill(&core, 0, stay);
+    damage(&disk);
+    let mut faults = Vec::new();
+    for round in 1..100 {
+        fill(&core, round, 3);
+        faults.extend(core.tend(&mut |_| true).err());
+    }
+    let log = &core.files().unwrap().log;
+    let percent = u64::from(log.options.garbage_percent);
+    let garbage: Vec<u64> = log.closed_segments()[1..].iter().map(|one| one.garbage_percent()).collect();
+    assert!(garbage.iter().all(|garbage| *garbage < percent), "{garbage:?}, {} faults", faults.len());
+    assert!(faults.iter().any(|fault| fault.to_string().contains(said)), "{faults:?}");
+}
+
+#[test]
+fn what_cannot_be_read_does_not_keep_the_garbage_of_other_segments() {
+    let path = Path::new(PATH).join(segment_name(1));
+    let said = format!("{}: damaged at offset 20: unreadable as planned", path.display());
+    // Nearly all of it is garbage: it is rewritten first.
+    garbage_goes_on(1, |disk| disk.make_unreadable(&path, 100), &said);
+}
+
+#[test]
+fn a_hint_that_cannot_be_written_does_not_keep_the_garbage_of_other_segments() {
+    let folder = Path::new(PATH).join(format!("{}.unfinished", hint_name(1)));
+    // All of it is there to stay, and something has the name that its hint is written under.
+    garbage_goes_on(
+        12,
+        |disk| disk.create_folder(&folder).unwrap(),
+        "write /store/0000000001.hint.unfinished",
+    );
 }

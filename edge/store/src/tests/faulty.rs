@@ -28,6 +28,8 @@ struct State {
     capacity: Option<u64>,
     written_bytes: u64,
     meddling: Option<(PathBuf, Meddling)>,
+    /// A file, and where it cannot be read.
+    unreadable: Option<(PathBuf, u64)>,
     /// Changes of files' names that are not synced, in order.
     renames: Vec<Rename>,
 }
@@ -108,6 +110,11 @@ impl FaultyDisk {
     /// Done once, just before a file of that name is created.
     pub fn meddle_before(&self, path: &Path, meddling: impl FnOnce() + Send + 'static) {
         self.state().meddling = Some((path.into(), Box::new(meddling)));
+    }
+
+    /// Reads of that byte fail.
+    pub fn make_unreadable(&self, path: &Path, offset: u64) {
+        self.state().unreadable = Some((path.into(), offset));
     }
 
     pub fn is_down(&self) -> bool {
@@ -363,7 +370,7 @@ impl Disk for FaultyDisk {
             meddling();
         }
         let mut state = self.change()?;
-        if state.names.contains_key(path) {
+        if state.names.contains_key(path) || state.folders.contains(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let number = state.make(path);
@@ -488,6 +495,11 @@ impl DiskFile for FaultyFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let state = self.state()?;
+        let unreadable =
+            state.unreadable.as_ref().filter(|(path, _)| state.names.get(path) == Some(&self.number));
+        if unreadable.is_some_and(|(_, at)| (offset..offset + buffer.len() as u64).contains(at)) {
+            return Err(io::Error::other("unreadable as planned"));
+        }
         let bytes = &state.files[self.number].bytes;
         let from = bytes.get(offset as usize..offset as usize + buffer.len());
         buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
