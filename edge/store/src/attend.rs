@@ -46,12 +46,22 @@ fn sync(core: &Core, stopping: &Stopping) {
     let Some(files) = core.files() else { return };
     let interval = files.log.syncs_at_intervals();
     while !stopping.wait(interval.unwrap_or(PREPARE_PERIOD).min(PREPARE_PERIOD).max(SYNC_INTERVAL_MIN)) {
+        core.keep_ready();
+    }
+}
+
+impl Core {
+    /// What is due at every interval.
+    pub fn keep_ready(&self) {
+        let Some(files) = self.files() else { return };
         files.folder.keep_room();
         let prepared = files.log.prepare();
-        let synced = interval.map_or(Ok(()), |_| files.log.sync());
-        // A full disk is told to whoever writes.
-        if let Err(fault @ (Fault::Io(_) | Fault::Damaged(_))) = prepared.and(synced) {
-            core.troubled(fault);
+        let synced = files.log.syncs_at_intervals().map_or(Ok(()), |_| files.log.sync());
+        // A full disk is told to whoever writes, and says nothing of the sync: only of that does nobody else hear.
+        for done in [prepared, synced] {
+            if let Err(fault @ (Fault::Io(_) | Fault::Damaged(_))) = done {
+                self.troubled(fault);
+            }
         }
     }
 }

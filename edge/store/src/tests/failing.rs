@@ -6,7 +6,9 @@ use crate::disk::Disk;
 use crate::engine::Core;
 use crate::options::Sync;
 use crate::segment::{hint_name, segment_name};
+use kumo_cluster::Fault;
 use std::path::Path;
+use std::time::Duration;
 
 /// A store, a backup of it and what both hold.
 fn backed_up() -> (FaultyDisk, Model) {
@@ -119,4 +121,26 @@ fn a_hint_that_cannot_be_written_does_not_keep_the_garbage_of_other_segments() {
         |disk| disk.create_folder(&folder).unwrap(),
         "write /store/0000000001.hint.unfinished",
     );
+}
+
+/// Nobody waits for it, so nobody else would hear of it.
+#[test]
+fn a_sync_that_fails_on_a_full_disk_is_told() {
+    let mut told = 0;
+    for change in 1.. {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Interval(Duration::from_secs(1))).unwrap();
+        fill(&core, 0, 12);
+        disk.limit(Some(0));
+        // The next segment finds no room, now and later.
+        assert_eq!(core.put(key(1).hash, &key(1).key, &record(1, 4096)), Err(Fault::Full));
+        disk.plan(Plan::FailAt(disk.changes() + change));
+        core.keep_ready();
+        if disk.plan_is_due() {
+            break;
+        }
+        let trouble = core.trouble().map(|fault| fault.to_string()).unwrap_or_default();
+        told += u64::from(trouble.contains("sync /store/0000000001.segment: failed as planned"));
+    }
+    assert_eq!(told, 1);
 }
