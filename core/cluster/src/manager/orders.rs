@@ -153,65 +153,78 @@ impl Manager {
         term.propose(now, Topic::Cancel, &command, effects);
     }
 
-    /// Brings in who waits, and takes out who is lost, after some time in which nothing changed.
+    /// Brings in who waits, and takes out who is lost, after some time in which nothing changed. Who comes and goes all the
+    /// time does not put that off for ever: then what has not changed for so long is done without it.
     pub(super) fn auto_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         let space = cluster.space();
         let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
-        let wish = wanted.then(|| self.wish(now, cluster)).flatten();
-        let delay = self.settings.replace_delay_micros;
-        let differ = wish.as_ref().is_some_and(|wish| self.would_differ(&wish.attach, cluster));
+        // Whoever restarted will be lost in a moment, and can be attached then.
+        let restarted =
+            wanted && self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));
+        let wish = (wanted && !restarted).then(|| self.wish(now, 0, cluster)).flatten();
+        let steady_micros = self.settings.replace_delay_micros.max(STEADY_MICROS_MIN);
+        let steady = wanted.then(|| self.wish(now, steady_micros, cluster)).flatten();
         let left_out = match wanted {
             true => {
                 self.outside(now, space).into_iter().filter(|&life| self.would_forget(life, space)).collect()
             }
             false => BTreeSet::new(),
         };
+        let delay = self.settings.replace_delay_micros;
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         if wanted {
             let noted = std::mem::replace(&mut term.left_out, left_out);
             let new = term.left_out.difference(&noted);
             effects.extend(new.map(|&server| ManagerEffect::Note(ManagerNote::Restored { server })));
         }
-        let Some(wish) = wish else {
-            term.quiet = None;
+        let restless = wish.is_some() || restarted;
+        term.restless_since = restless.then(|| term.restless_since.unwrap_or(now));
+        let quiet = term.is_quiet(now, delay, wish.as_ref());
+        let long = RESTLESS_TIMES.saturating_mul(steady_micros);
+        let overdue = term.restless_since.is_some_and(|since| now.since(since) >= long);
+        let Some(Wish { attach, detach }) = wish.filter(|_| quiet).or(steady.filter(|_| overdue)) else {
             return;
         };
-        let (_, since) = match term.quiet.take().filter(|(before, _)| *before == wish) {
-            Some(quiet) => term.quiet.insert(quiet),
-            None => term.quiet.insert((wish.clone(), now)),
-        };
-        if now.since(*since) < delay {
-            return;
-        }
         // It counts from here again: what was refused is not asked for at every tick.
-        *since = now;
-        if differ {
-            if !std::mem::replace(&mut term.differ_noted, true) {
-                effects.push(ManagerEffect::Note(ManagerNote::StoresDiffer));
-            }
+        term.restless_since = Some(now);
+        if let Some((_, since)) = &mut term.quiet {
+            *since = now;
+        }
+        if self.would_differ(&attach, cluster) {
+            self.note_difference(effects);
             return;
         }
-        let Wish { attach, detach } = wish;
         let (number, above) = (space.number, self.peers.stamped_upto(&attach));
         let order = Order::Replace { number, above, attach, detach, accept_loss: false };
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let ticket = term.ticket();
         term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
     }
 
-    fn wish(&self, now: Time, cluster: &Cluster) -> Option<Wish> {
+    /// Once a term.
+    fn note_difference(&mut self, effects: &mut Vec<ManagerEffect>) {
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        if !std::mem::replace(&mut term.differ_noted, true) {
+            effects.push(ManagerEffect::Note(ManagerNote::StoresDiffer));
+        }
+    }
+
+    /// With lives that have been there for so long alone: of the others it is not known whether they stay.
+    fn wish(&self, now: Time, steady_micros: u64, cluster: &Cluster) -> Option<Wish> {
         let space = cluster.space();
         if self.may_be_rebuilt(space) {
             return None;
         }
+        let stays = |life: &ServerId| {
+            self.peers.heard(life).is_some_and(|heard| now.since(heard.since) >= steady_micros)
+        };
         let mut attach = self.outside(now, space);
-        attach.retain(|&life| !self.would_forget(life, space));
-        // Whoever restarted will be lost in a moment, and can be attached then.
-        let restarted = self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));
+        attach.retain(|life| stays(life) && !self.would_forget(*life, space));
         let coming = addresses(&attach);
         let detach: Vec<SocketAddr> =
             lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
         let nothing = attach.is_empty() && detach.is_empty() && !has_returned(space);
-        (!restarted && !nothing).then_some(Wish { attach, detach })
+        (!nothing).then_some(Wish { attach, detach })
     }
 
     /// Connected lives that can be attached. One that is silent would be lost again at once.
@@ -431,6 +444,12 @@ fn has_returned(space: &Space) -> bool {
 fn addresses(servers: &[ServerId]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
 }
+
+/// So many times the quiet time auto-replace waits for it to come.
+const RESTLESS_TIMES: u64 = 10;
+
+/// However short the quiet time: one that was started a moment ago may end at once.
+const STEADY_MICROS_MIN: u64 = 1_000_000;
 
 /// A server counts what it may send twenty times a second: of less it never gets a byte.
 const RATE_BYTES_MIN: u64 = 20;

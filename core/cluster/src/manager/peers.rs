@@ -46,6 +46,8 @@ enum Role {
 pub(super) struct Heard {
     pub alive: Alive,
     pub at: Time,
+    /// Since when it has been connected.
+    pub since: Time,
     pub connection: Option<ConnectionId>,
 }
 
@@ -337,7 +339,9 @@ impl Manager {
         effects: &mut Vec<ManagerEffect>,
     ) {
         let (server, sent, has, belongs) = (alive.server, alive.sent, alive.space, alive.cluster.is_some());
-        self.peers.servers.insert(server, Heard { alive, at: now, connection: Some(connection) });
+        let before = self.peers.heard(&server).filter(|heard| heard.connection.is_some());
+        let since = before.map_or(now, |heard| heard.since);
+        self.peers.servers.insert(server, Heard { alive, at: now, since, connection: Some(connection) });
         // Who was never attached keeps no space but one that names it.
         if belongs || cluster.space().index_of(server).is_some() {
             self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);

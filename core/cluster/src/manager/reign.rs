@@ -59,6 +59,8 @@ pub(super) struct Term {
     pub cancelled: Option<(SpaceNumber, u64)>,
     /// What auto-replace would do, and since when.
     pub quiet: Option<(super::orders::Wish, Time)>,
+    /// Since when auto-replace has had something to do.
+    pub restless_since: Option<Time>,
     /// It was said that auto-replace makes no first ring of stores that differ.
     pub differ_noted: bool,
     /// Those of which it was said that auto-replace leaves them to an operator.
@@ -155,6 +157,7 @@ impl Term {
             tickets: 0,
             cancelled: None,
             quiet: None,
+            restless_since: None,
             differ_noted: false,
             left_out: BTreeSet::new(),
             expired_at: None,
@@ -208,6 +211,13 @@ impl Term {
     /// It was executed, or is not wanted any more.
     pub fn forget(&mut self, topic: Topic) {
         self.proposed.remove(&topic);
+    }
+
+    /// Auto-replace has wanted the same for so long.
+    pub fn is_quiet(&mut self, now: Time, delay_micros: u64, wish: Option<&super::orders::Wish>) -> bool {
+        let before = self.quiet.take().filter(|(before, _)| Some(before) == wish);
+        self.quiet = before.or_else(|| Some((wish?.clone(), now)));
+        self.quiet.as_ref().is_some_and(|(_, since)| now.since(*since) >= delay_micros)
     }
 
     pub fn ticket(&mut self) -> u64 {

@@ -72,3 +72,28 @@ fn a_replace_that_cannot_end_is_the_operators_while_auto_replace_is_off_or_it_is
         assert!(!bench.proposed.iter().any(cancels));
     }
 }
+
+/// One server lives for a second and a half, every three seconds.
+#[test]
+fn who_comes_and_goes_does_not_put_it_off_for_ever() {
+    let mut bench = auto(1..=4);
+    let mut others = vec![(1, server(1, 1)), (2, server(2, 1)), (3, server(3, 1))];
+    bench.pass(3_000_000, &[&others[..], &[(4, server(4, 1))]].concat());
+    bench.down(4);
+    // One that stays comes too.
+    bench.connect(5, server(5, 1));
+    others.push((5, server(5, 1)));
+    let began = bench.now;
+    let mut connection = 100;
+    while bench.now < began + 600_000_000 && bench.state(server(4, 1)).is_some() {
+        connection += 1;
+        let life = server(4, u128::from(connection));
+        bench.connect(connection, life);
+        bench.pass(1_500_000, &[&others[..], &[(connection, life)]].concat());
+        bench.down(connection);
+        bench.pass(1_500_000, &others);
+    }
+    let seconds = (bench.now - began) / 1_000_000;
+    assert!((40..50).contains(&seconds), "{seconds} s");
+    assert_eq!(bench.log.rings()[0], [(1, 1), (2, 1), (3, 1), (5, 1)]);
+}
