@@ -30,6 +30,8 @@ pub struct Connection {
     /// Not read because its replies pile up, or because its owner wants it so.
     full: bool,
     paused: bool,
+    /// Its owner has not looked at all that arrived: it does before any more is read.
+    behind: bool,
     /// All was read, and its owner knows.
     ended: bool,
     /// What the last flush left unwritten, and how often it was looked at since any of it could be written.
@@ -94,6 +96,7 @@ impl Connection {
             slows: false,
             full: false,
             paused: false,
+            behind: false,
             ended: false,
             left: 0,
             stuck_looks: 0,
@@ -128,6 +131,9 @@ impl Connection {
         if self.has_much_unread() {
             self.full = true;
             return Ok(None);
+        }
+        if self.behind {
+            return Ok(Some(Advance::Read));
         }
         let Socket::Open(stream) = &mut self.socket else { return Ok(None) };
         if self.ended {
@@ -201,6 +207,9 @@ impl Connection {
             self.full = false;
             self.signal.raise();
         }
+        if self.behind && self.left < before {
+            self.signal.raise();
+        }
         Ok(())
     }
 
@@ -211,9 +220,17 @@ impl Connection {
         self.paused = paused;
     }
 
+    pub fn fall_behind(&mut self, behind: bool) {
+        if self.behind && !behind {
+            // Nobody has asked the socket to tell of more.
+            self.signal.raise();
+        }
+        self.behind = behind;
+    }
+
     /// What comes is read: nothing has to wait for it.
     pub fn is_read(&self) -> bool {
-        self.stage == Stage::Open && !self.paused && !self.has_much_unread()
+        self.stage == Stage::Open && !self.paused && !self.behind && !self.has_much_unread()
     }
 
     fn has_much_unread(&self) -> bool {

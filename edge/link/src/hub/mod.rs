@@ -278,6 +278,14 @@ impl Hub {
         }
     }
 
+    /// Whether some of its inbox is to be looked at later: it counts as readable whenever some of its outbox was taken, and
+    /// no more is read from it until then. Only for who has something in its outbox, or will.
+    pub fn fall_behind(&mut self, id: ConnectionId, behind: bool) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.fall_behind(behind);
+        }
+    }
+
     /// Closes it after what was put into its outbox. It counts as gone at once: no `Closed` follows.
     pub fn leave(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {

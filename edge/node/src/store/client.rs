@@ -32,6 +32,8 @@ pub struct Client {
     read_bytes: usize,
     /// Bytes of the values that `entries` hold: they stand behind a request that is not answered.
     pub unwritten: usize,
+    /// Bytes of what it was answered on the spot since it had taken all its answers.
+    pub said: usize,
     /// Of the values that it read and wrote lately.
     pub value_bytes: usize,
     /// Some of its parts wait for a turn of their own.
@@ -62,6 +64,7 @@ impl Client {
             reads: 0,
             read_bytes: 0,
             unwritten: 0,
+            said: 0,
             value_bytes: VALUE_BYTES_FIRST,
             stalled: false,
             ending: false,
@@ -83,6 +86,14 @@ impl Client {
     pub fn push(&mut self, mut entry: Entry) {
         entry.weigh(&mut self.share);
         self.entries.push_back(entry);
+    }
+
+    /// As [`push`](Client::push), of one that is answered on the spot. Returns the bytes of the answer.
+    pub fn say(&mut self, entry: Entry) -> usize {
+        let bytes = entry.said_bytes();
+        self.said += bytes;
+        self.push(entry);
+        bytes
     }
 
     /// The first is answered.

@@ -41,6 +41,8 @@ pub struct Clients {
     budget: Budget,
     /// For the requests.
     room: Room,
+    /// Bytes of the answers on the spot in this turn.
+    said: usize,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
     /// Calls of the request that is being read; empty between two of them.
@@ -76,6 +78,7 @@ impl Clients {
             crowded: false,
             budget: Budget::new(UNKNOWN_BYTES_MAX / shared.config.workers),
             room: Room::new(SENT_BYTES_MAX / shared.config.workers),
+            said: 0,
             shared,
             metrics,
             stopwatch: Stopwatch::new(),
@@ -131,9 +134,10 @@ impl Clients {
         [self.delayed.map(|(at, _)| at), spared, self.room.next_look()].into_iter().flatten().min()
     }
 
-    /// Answers flushes that were put off, and begins the one that is due.
+    /// All sockets had their turn. Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
+        self.said = 0;
         self.let_in(now, hub, inputs);
         self.issue_stalled(hub, inputs);
         // Behind the one that is answered the next may have come to its turn.

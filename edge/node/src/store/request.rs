@@ -166,6 +166,14 @@ impl Entry {
         Entry { how: How::Write { answer, verb, found: None }, open: 1, held: 0, weight: 0 }
     }
 
+    /// Of an answer on the spot.
+    pub fn said_bytes(&self) -> usize {
+        match &self.how {
+            How::Said(bytes) => bytes.len(),
+            How::Get { .. } | How::Describe { .. } | How::Write { .. } => 0,
+        }
+    }
+
     /// Its client has it from now on.
     pub fn weigh(&mut self, share: &mut Share) {
         self.weight = match &self.how {

@@ -1,6 +1,6 @@
 //! How [`Clients`] are read: what each asks becomes calls of the core, or is answered on the spot.
 
-use super::{Clients, KEYS_MAX, Ticket};
+use super::{BACKLOG_BYTES_MAX, Clients, KEYS_MAX, Ticket};
 use crate::clock;
 use crate::hub::Hub;
 use crate::store::budget::Grant;
@@ -15,15 +15,26 @@ use kumo_wire::memcache::{Bad, Command, Decoded, Failure, Outcome, Request};
 use std::sync::atomic::Ordering;
 
 impl Clients {
-    /// Takes all whole requests that have arrived.
+    /// Takes all whole requests that have arrived, as far as the client reads what it is answered.
     pub fn read(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
+        let said_max = if self.said < SAID_BYTES_PER_TURN { SAID_BYTES_MAX } else { 1 };
+        if let Some(client) = self.clients.get_mut(&id).filter(|_| hub.backlog(id) == 0) {
+            client.said = 0;
+        }
+        let mut unread = leaves_much(id, hub);
         loop {
             let (Some(client), Some(inbox)) = (self.clients.get_mut(&id), hub.inbox(id)) else { return };
             if client.ending {
                 // What comes after the end is nobody's; what came before it is still to be answered.
                 inbox.clear();
                 break;
+            }
+            if unread || client.said >= said_max {
+                // The rest stays where it is until the client has taken some of its answers.
+                hub.fall_behind(id, true);
+                self.issue(id, hub, inputs);
+                return self.write(id, hub);
             }
             if client.is_full() {
                 // It asks faster than it is answered: no more is read until it is. What is answered goes out first; it
@@ -35,6 +46,7 @@ impl Clients {
                     pause(id, client, hub);
                     return;
                 }
+                unread = leaves_much(id, hub);
                 continue;
             }
             let next = match client.held.take() {
@@ -65,10 +77,11 @@ impl Clients {
                 Decoded::Request(request) => self.request(now, id, request, inputs),
                 Decoded::Bad(Bad { reply, close }) => {
                     client.ending |= close;
-                    client.push(Entry::said(reply));
+                    self.said += client.say(Entry::said(reply));
                 }
             }
         }
+        hub.fall_behind(id, false);
         self.issue(id, hub, inputs);
         self.write(id, hub);
     }
@@ -100,23 +113,25 @@ impl Clients {
         match command {
             Command::Quit => {
                 client.ending = true;
-                client.push(Entry::told(answer, &Outcome::Ok));
+                self.said += client.say(Entry::told(answer, &Outcome::Ok));
             }
             Command::Version => {
-                client.push(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
+                self.said += client.say(Entry::told(answer, &Outcome::Version(PROTOCOL_VERSION)));
             }
-            Command::Verbosity | Command::Noop => client.push(Entry::told(answer, &Outcome::Ok)),
+            Command::Verbosity | Command::Noop => {
+                self.said += client.say(Entry::told(answer, &Outcome::Ok));
+            }
             Command::Sasl(sasl) => {
                 let users = self.shared.config.credentials.as_deref();
                 let known =
                     |user: &[u8], password: &[u8]| users.is_some_and(|users| users.has(user, password));
                 let outcome = client.decoder.login(&sasl, known);
                 self.metrics.logged_in(&sasl, &outcome);
-                client.push(Entry::told(answer, &outcome));
+                self.said += client.say(Entry::told(answer, &outcome));
             }
             Command::FlushAll { .. } if !self.shared.config.allow_flush => {
                 let refused = Outcome::Failed(Failure::FlushNotAllowed);
-                client.push(Entry::told(answer, &refused));
+                self.said += client.say(Entry::told(answer, &refused));
             }
             Command::FlushAll { delay } => {
                 self.metrics.flushes.add(1);
@@ -129,11 +144,11 @@ impl Clients {
             }
             Command::Stats { argument } => {
                 let said = self.shared.stats.report(&argument, &answer, now);
-                client.push(Entry::said(said));
+                self.said += client.say(Entry::said(said));
             }
             Command::Get { keys, .. } if keys.iter().nth(KEYS_MAX).is_some() => {
                 let text = format!("too many keys in one line, at most {KEYS_MAX}");
-                client.push(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
+                self.said += client.say(Entry::told(answer, &Outcome::Failed(Failure::Client(&text))));
             }
             command @ (Command::Get { .. }
             | Command::Store { .. }
@@ -218,6 +233,11 @@ impl Clients {
     }
 }
 
+/// It has so many answers to read that nothing is added to them.
+fn leaves_much(id: ConnectionId, hub: &Hub) -> bool {
+    hub.backlog(id) > BACKLOG_BYTES_MAX || (hub.is_crowded() && hub.left(id) > 0)
+}
+
 /// Nothing more is read from it.
 fn pause(id: ConnectionId, client: &mut Client, hub: &mut Hub) {
     client.paused = true;
@@ -234,3 +254,9 @@ fn calls(request: &Request) -> usize {
 
 /// Room made at once for a value that is on its way.
 const RESERVE_BYTES_MAX: usize = 1 << 20;
+
+/// Answers on the spot that a client has before it takes them: a request of a few bytes may have a hundred times as many.
+const SAID_BYTES_MAX: usize = 64 * 1024;
+
+/// The same for all clients in one turn, so that it stays short. Beyond it each has one answer.
+pub(super) const SAID_BYTES_PER_TURN: usize = 256 * 1024;

@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 mod room;
+mod said;
 
 /// A worker's clients and sockets, and the calls that nobody answered yet.
 struct Desk {
@@ -21,6 +22,8 @@ struct Desk {
     happened: VecDeque<Happening>,
     inputs: Vec<GatewayInput>,
     now: Time,
+    /// The most that was answered on the spot in one turn.
+    said_max: usize,
 }
 
 impl Desk {
@@ -34,6 +37,7 @@ impl Desk {
             happened: VecDeque::new(),
             inputs: Vec::new(),
             now: Time(0),
+            said_max: 0,
         }
     }
 
@@ -62,6 +66,7 @@ impl Desk {
                     Happening::Accepted { .. } | Happening::Dialled(_) => {}
                 }
             }
+            self.said_max = self.said_max.max(self.clients.said);
             self.clients.timeout(self.now, &mut self.hub, &mut self.inputs);
             self.hub.flush(&mut self.happened);
             if self.clients.has_more(&self.hub) || !self.happened.is_empty() {
