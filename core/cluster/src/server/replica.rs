@@ -104,9 +104,8 @@ impl<S: Store> Server<S> {
             effects.push(ServerEffect::Server(from, Message::WantSpace { above: mine }));
         }
         // Of frames that were on their way the first is answered.
-        let mut link = self.index_of(from).map(|index| &mut self.links[usize::from(index)]);
-        if theirs < mine && !link.as_deref_mut().is_some_and(|link| std::mem::replace(&mut link.given, true))
-        {
+        let link = self.index_of(from).map(|index| &mut self.links[usize::from(index)]);
+        if theirs < mine && !link.is_some_and(|link| std::mem::replace(&mut link.given, true)) {
             self.give_space(from, theirs, effects);
         }
         theirs == mine

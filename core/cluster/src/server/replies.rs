@@ -166,7 +166,7 @@ mod tests {
 
     fn value(seq: u64) -> Option<Reply> {
         let data = Bytes::from(vec![1; seq as usize % 7]);
-        (seq % 5 > 0).then_some(Reply::Value { clock: seq, flags: 0, ttl: None, data })
+        (!seq.is_multiple_of(5)).then_some(Reply::Value { clock: seq, flags: 0, ttl: None, data })
     }
 
     #[test]
