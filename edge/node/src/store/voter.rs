@@ -149,12 +149,16 @@ impl Voter {
     /// starts here after a process that ended on the way, until a replica is wanted again and the rest is gone.
     fn forget(&self) -> Result<(), NodeError> {
         self.keep(None)?;
-        let Some(path) = self.folder.as_ref().filter(|path| path.exists()) else { return Ok(()) };
-        std::fs::remove_dir_all(path).map_err(|error| NodeError::Disk {
-            what: "remove",
-            path: path.clone(),
-            error,
-        })
+        let Some(path) = &self.folder else { return Ok(()) };
+        let failed = |error| NodeError::Disk { what: "remove", path: path.clone(), error };
+        if path.exists() {
+            std::fs::remove_dir_all(path).map_err(failed)?;
+        }
+        // Also when it was removed before: a power failure must not bring it back beside the note of the next replica, which
+        // would take it for its own memory.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = std::fs::File::open(parent.unwrap_or(Path::new(".")));
+        folder.and_then(|folder| folder.sync_all()).map_err(failed)
     }
 
     fn run(&self, recruit: Recruit) -> Result<Running, NodeError> {
