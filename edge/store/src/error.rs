@@ -26,6 +26,9 @@ pub enum OpenError {
     /// Only for what must be there: a source of a merge.
     #[error("{}: no such store", .0.display())]
     Missing(PathBuf),
+    /// Only for sources of a merge: stamps of two clusters say nothing about each other.
+    #[error("{}: of another cluster than {}", .path.display(), .first.display())]
+    OtherCluster { path: PathBuf, first: PathBuf },
     /// Names file and offset, or the call that failed.
     #[error(transparent)]
     Fault(#[from] Fault),

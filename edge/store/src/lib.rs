@@ -63,7 +63,7 @@ pub use engine::Engine;
 pub use error::{Lack, OpenError};
 pub use folder::{FORMAT_VERSION, is_taken};
 pub use layout::{DATA_BYTES_MAX, KEY_BYTES_MAX, RECORD_BYTES};
-pub use merge::{Merged, MergedSource, merge};
+pub use merge::{CLUSTER_NOTE, Merged, MergedSource, merge};
 pub use notes::NOTE_BYTES_MAX;
 pub use options::{Options, Sync};
 pub use recovery::{Cut, Opened};

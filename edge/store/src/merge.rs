@@ -35,7 +35,7 @@ pub struct MergedSource {
 
 /// Writes a store to `destination`, where nothing may be, with the record of the greatest stamp of each key, be it
 /// a value or a tombstone. Of equal stamps the first counts. Sources are read, not changed, and must not be in use;
-/// their notes are not taken. Memory holds the indexes of the result and of one source at a time, no data. The
+/// their notes are not taken, but those with a [`CLUSTER_NOTE`] must have the same. Memory holds the indexes of the result and of one source at a time, no data. The
 /// destination appears when it is complete and on the disk.
 pub fn merge(destination: &Path, sources: &[&Path]) -> Result<Merged, OpenError> {
     merge_on(&(Arc::new(SystemDisk) as Arc<dyn Disk>), destination, sources)
@@ -46,8 +46,16 @@ pub fn merge_on(disk: &Arc<dyn Disk>, destination: &Path, sources: &[&Path]) -> 
     let options = Options { sync: Sync::None, ..Options::default() };
     let mut merged = Merged::default();
     // All sources are looked at before anything is written.
+    let mut cluster: Option<(&Path, Vec<u8>)> = None;
     for source in sources {
-        Core::open(disk.clone(), source, Access::Read, options.clone())?;
+        let (core, _) = Core::open(disk.clone(), source, Access::Read, options.clone())?;
+        match (&cluster, core.note(CLUSTER_NOTE)?) {
+            (Some((first, known)), Some(found)) if *known != found => {
+                return Err(OpenError::OtherCluster { path: source.into(), first: first.into() });
+            }
+            (None, Some(found)) => cluster = Some((source, found)),
+            (Some(_), Some(_)) | (_, None) => {}
+        }
     }
     let (result, _) = Core::make_copy(disk.clone(), &unfinished, options.clone())?;
     for source in sources {
@@ -94,6 +102,9 @@ fn take(result: &Core, source: &Core, path: &Path) -> Result<MergedSource, Fault
         after = found.last().map(|(key, _)| key.clone());
     }
 }
+
+/// The note by which a server says of which cluster its records are.
+pub const CLUSTER_NOTE: &str = "cluster";
 
 /// Keys that are looked at at once.
 const BATCH: usize = 4096;

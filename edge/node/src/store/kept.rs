@@ -3,7 +3,7 @@
 use crate::{NodeError, entropy};
 use kumo_cluster::{Fault, Incarnation, Space};
 use kumo_paxos::CellId;
-use kumo_store::Engine;
+use kumo_store::{CLUSTER_NOTE, Engine};
 use kumo_wire::Wire;
 
 /// What earlier lives of this server left.
@@ -25,7 +25,7 @@ impl Kept {
             lives.pop();
         }
         let kept =
-            Kept { cluster: note(engine, CLUSTER)?, space: note(engine, SPACE)?, lives: lives.clone() };
+            Kept { cluster: note(engine, CLUSTER_NOTE)?, space: note(engine, SPACE)?, lives: lives.clone() };
         let incarnation = Incarnation(entropy::draw()?);
         if lives.len() >= LIVES_MAX {
             lives.remove(1);
@@ -46,7 +46,7 @@ pub fn adopted(engine: &Engine, life: Option<Incarnation>, space: &Space) -> Res
     if let Some(life) = life {
         engine.put_note(LIVES, &vec![life].to_bytes())?;
     }
-    engine.put_note(CLUSTER, &space.cluster.to_bytes())?;
+    engine.put_note(CLUSTER_NOTE, &space.cluster.to_bytes())?;
     engine.put_note(SPACE, &space.to_bytes())
 }
 
@@ -56,7 +56,6 @@ pub fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError
     T::from_bytes(bytes.into()).map(Some).map_err(damaged)
 }
 
-const CLUSTER: &str = "cluster";
 const SPACE: &str = "space";
 const LIVES: &str = "lives";
 /// The last life that managers heard of.

@@ -3,7 +3,7 @@
 use super::faulty::{FaultyDisk, Random};
 use super::{Model, PATH, content, key, open, open_at, record};
 use crate::disk::Disk;
-use crate::merge::merge_on;
+use crate::merge::{CLUSTER_NOTE, merge_on};
 use crate::options::Sync;
 use crate::{Engine, OpenError};
 use kumo_cluster::{KeyHash, Store};
@@ -83,4 +83,28 @@ fn a_merge_takes_the_newest_of_each_key() {
         assert_eq!(missing, Err(OpenError::Missing("/none".into())));
     }
     assert!(taken.iter().all(|count| *count > 100), "{taken:?}");
+}
+
+#[test]
+fn stores_of_different_clusters_are_not_merged() {
+    let disk = FaultyDisk::default();
+    for (path, cluster) in [("/a", Some("one")), ("/b", None), ("/c", Some("one")), ("/d", Some("other"))] {
+        let (core, _) = open_at(&disk, path, Sync::None).unwrap();
+        core.put(key(1).hash, &key(1).key, &record(1, 10)).unwrap();
+        if let Some(cluster) = cluster {
+            core.put_note(CLUSTER_NOTE, cluster.as_bytes()).unwrap();
+        }
+        core.close().unwrap();
+    }
+    let files: Arc<dyn Disk> = Arc::new(disk.clone());
+    let merged = |to: &str, of: &[&str]| {
+        let sources: Vec<&Path> = of.iter().map(Path::new).collect();
+        merge_on(&files, Path::new(to), &sources)
+            .map(|merged| merged.items)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(merged("/all", &["/b", "/a", "/c", "/d"]), Err("/d: of another cluster than /a".to_owned()));
+    assert!(!disk.names().iter().any(|path| path.starts_with("/all.unfinished")), "nothing was written");
+    assert_eq!(merged("/of-one", &["/b", "/a", "/c"]), Ok(1));
+    assert_eq!(merged("/both", &["/of-one", "/d"]), Ok(1), "whoever wants it does it in two steps");
 }
