@@ -28,6 +28,8 @@ pub enum Header {
     Good,
     /// The file ends inside its header: it was being made when the machine stopped.
     Short,
+    /// Nothing but zeros: its length reached the disk, and its first sector did not.
+    Blank,
     Newer(u32),
     /// Not a file of ours.
     Foreign,
@@ -53,6 +55,10 @@ impl Kind {
 
     /// The version is judged before the checksum: a newer format may place it elsewhere.
     pub fn read_header(self, number: u64, file: &[u8]) -> Header {
+        let front = &file[..file.len().min(HEADER_BYTES)];
+        if !front.is_empty() && front.iter().all(|byte| *byte == 0) {
+            return Header::Blank;
+        }
         let magic = self.magic();
         let known = file.len().min(magic.len());
         if file[..known] != magic[..known] {
@@ -148,6 +154,8 @@ mod tests {
         assert_eq!(Kind::Snapshot.read_header(7, &out), Header::Foreign);
         assert_eq!(Kind::Segment.read_header(7, &out[..5]), Header::Short);
         assert_eq!(Kind::Segment.read_header(7, b"#!/bin/sh"), Header::Foreign);
+        assert_eq!(Kind::Segment.read_header(7, b""), Header::Short);
+        assert_eq!(Kind::Segment.read_header(7, &[0; HEADER_BYTES]), Header::Blank);
         out[8] = 2;
         let check = crc32fast::hash(&out[..20]);
         out[20..].copy_from_slice(&check.to_le_bytes());

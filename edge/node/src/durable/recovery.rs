@@ -179,6 +179,12 @@ fn read_segment(
             records.extend(more);
             Ok(length)
         }
+        // The power failed while it was begun. Only of the last one: the next is begun when this one is safe.
+        segment::Contents::Blank if last => {
+            warn!(file = %path.display(), bytes = file.len(), "torn beginning of a segment cut");
+            Ok(0)
+        }
+        segment::Contents::Blank => Err(damaged(&path, 0)),
         segment::Contents::Damaged { offset } => Err(damaged(&path, offset)),
         segment::Contents::Newer(found) => Err(newer(path, found)),
         segment::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),

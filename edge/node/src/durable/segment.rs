@@ -126,6 +126,8 @@ pub enum Contents {
         records: Vec<Record>,
         length: u64,
     },
+    /// Nothing but zeros. The header is safe when the first commit is: if it was being begun, nothing of it was.
+    Blank,
     /// What was safely on disk cannot be read at `offset`.
     Damaged {
         offset: u64,
@@ -140,6 +142,8 @@ pub fn read(number: u64, file: &Bytes) -> Contents {
         Header::Good => {}
         // Not even the header was safe, so no record was.
         Header::Short => return Contents::Whole { records: Vec::new(), length: 0 },
+        Header::Blank if file.iter().all(|byte| *byte == 0) => return Contents::Blank,
+        Header::Blank => return Contents::Damaged { offset: 0 },
         Header::Newer(version) => return Contents::Newer(version),
         Header::Foreign => return Contents::Foreign,
         Header::Damaged => return Contents::Damaged { offset: 0 },
@@ -249,6 +253,7 @@ mod tests {
                 Contents::Whole { records, .. } => {
                     assert!(byte >= second && records.len() < 6, "bit {bit}")
                 }
+                Contents::Blank => panic!("there is more than zeros: bit {bit}"),
                 Contents::Newer(_) => panic!("a flipped version fails its checksum: bit {bit}"),
             }
         }

@@ -73,7 +73,7 @@ pub enum Contents {
 pub fn read(number: u64, file: &Bytes) -> Contents {
     match Kind::Snapshot.read_header(number, file) {
         Header::Good => {}
-        Header::Short | Header::Damaged => return Contents::Damaged { offset: 0 },
+        Header::Short | Header::Blank | Header::Damaged => return Contents::Damaged { offset: 0 },
         Header::Newer(version) => return Contents::Newer(version),
         Header::Foreign => return Contents::Foreign,
     }

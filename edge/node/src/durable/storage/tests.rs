@@ -1,6 +1,7 @@
 //! A log on disk: what is remembered after which end.
 
 use super::*;
+use crate::durable::frame;
 use kumo_paxos::{CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Round, Schedule};
 use std::fs;
 use std::future::poll_fn;
@@ -203,6 +204,62 @@ async fn a_segment_begun_in_part_costs_no_vote() {
     }
     assert_eq!(kept, 3, "whole, it is kept whole");
     fs::remove_dir_all(path).unwrap();
+}
+
+/// The power failed while it was begun: its length is on the disk, and nothing else.
+#[tokio::test]
+async fn a_segment_of_nothing_but_zeros_costs_no_memory() {
+    let (path, mut storage) = begun("zeros").await;
+    put(&mut storage, promise(1)).await;
+    storage.begin_snapshot(position(), &[life_with(1), promise(1)]);
+    put(&mut storage, promise(2)).await;
+    drop(storage);
+    let [first, second] = ["log-1", "log-2"].map(|name| fs::read(path.join(name)).unwrap());
+    fs::remove_dir_all(path).unwrap();
+    for length in [1, 23, 24, 512, 4096, second.len()] {
+        let copy = crate::durable::scratch("zeros-copy");
+        fs::write(copy.join("log-1"), &first).unwrap();
+        fs::write(copy.join("log-2"), vec![0; length]).unwrap();
+        let (mut storage, memory) = Storage::open(&copy).expect("a torn beginning is cut");
+        assert_eq!(memory.unwrap().records, [life(), promise(1)], "length {length}");
+        put(&mut storage, promise(5)).await;
+        drop(storage);
+        assert_eq!(Storage::open(&copy).unwrap().1.unwrap().records, [life(), promise(1), promise(5)]);
+        fs::remove_dir_all(copy).unwrap();
+    }
+}
+
+/// What was safe, and answered, is missing where it was: that is not taken for a torn beginning.
+#[tokio::test]
+async fn zeros_in_place_of_what_was_safe_are_damage() {
+    let (path, mut storage) = begun("zeroed").await;
+    put(&mut storage, promise(1)).await;
+    let first = fs::read(path.join("log-1")).unwrap();
+    storage.begin_snapshot(position(), &[life_with(1), promise(1)]);
+    assert!(write_parts(&mut storage).await);
+    put(&mut storage, promise(2)).await;
+    drop(storage);
+    let second = fs::read(path.join("log-2")).unwrap();
+    let snapshot = fs::read(path.join("snapshot-2")).unwrap();
+    fs::remove_dir_all(path).unwrap();
+    let mut headless = second.clone();
+    headless[..frame::HEADER_BYTES].fill(0);
+    let blank = vec![0; second.len()];
+    // A snapshot is finished when the segment behind it is safe; a segment is begun when the one before is.
+    let cases = [
+        ("snapshot-2", &snapshot, "log-2", &blank),
+        ("snapshot-2", &snapshot, "log-2", &headless),
+        ("log-1", &blank, "log-2", &second),
+        ("log-1", &first, "log-2", &headless),
+    ];
+    for (one, its, other, others) in cases {
+        let copy = crate::durable::scratch("zeroed-copy");
+        fs::write(copy.join(one), its).unwrap();
+        fs::write(copy.join(other), others).unwrap();
+        let (_, memory) = Storage::open(&copy).expect("it is set aside");
+        assert!(memory.is_none(), "{one} and {other}");
+        fs::remove_dir_all(copy).unwrap();
+    }
 }
 
 #[tokio::test]
