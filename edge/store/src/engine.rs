@@ -111,6 +111,11 @@ impl Engine {
     pub fn trouble(&self) -> Option<Fault> {
         self.shared.core.trouble()
     }
+
+    /// Why records are refused, if it is not for want of room: nothing can be written until it is over.
+    pub fn failing(&self) -> Option<Fault> {
+        self.shared.core.files().and_then(|files| files.log.failing())
+    }
 }
 
 impl Drop for Shared {

@@ -29,8 +29,10 @@ pub struct Log {
     broken: OnceLock<Fault>,
     /// Up to this [`mark`](Log::mark) all is on the disk.
     safe: AtomicU64,
-    /// The bytes of the record that found no room at last; 0: the last one found it.
+    /// The bytes of the record that was refused at last; 0: the last one was taken.
     lacking: AtomicUsize,
+    /// Why it was refused, if not for want of room.
+    failing: Mutex<Option<Fault>>,
     /// What recovery left without a mark.
     found: Option<(u32, u64)>,
 }
@@ -85,6 +87,7 @@ impl Log {
             broken: OnceLock::new(),
             safe: AtomicU64::new(0),
             lacking: AtomicUsize::new(0),
+            failing: Mutex::default(),
             found: unmarked,
         }
     }
@@ -194,8 +197,8 @@ impl Log {
         self.safe.load(Ordering::Acquire)
     }
 
-    /// Makes the next segment if the active one is half full: the slow part of closing a segment, done ahead. Of a full
-    /// disk it sees whether there is room again, since a server that is told of it may not try for long.
+    /// Makes the next segment if the active one is half full: the slow part of closing a segment, done ahead. Where a record
+    /// was refused it sees whether one would be again, since a server that is told of it may not try for long.
     pub fn prepare(&self) -> Result<(), Fault> {
         let lacking = self.lacking.load(Ordering::Relaxed);
         if lacking > 0 {
@@ -265,7 +268,22 @@ impl Log {
 
     /// The last record found no room. [`Log::prepare`] sees whether there is room again.
     pub fn is_full(&self) -> bool {
+        self.is_refusing() && self.failing().is_none()
+    }
+
+    /// Why the last record was refused though the disk is not full. [`Log::prepare`] sees whether it would be again.
+    pub fn failing(&self) -> Option<Fault> {
+        self.failing.lock().expect("no panic under this lock").clone()
+    }
+
+    fn is_refusing(&self) -> bool {
         self.lacking.load(Ordering::Relaxed) > 0
+    }
+
+    /// A record of so many bytes was refused; none: one was taken.
+    fn refused(&self, bytes: usize, failing: Option<&Fault>) {
+        self.lacking.store(bytes, Ordering::Relaxed);
+        *self.failing.lock().expect("no panic under this lock") = failing.cloned();
     }
 
     /// Makes sure that a record of so many bytes can be appended, and remembers if not.
@@ -274,9 +292,10 @@ impl Log {
         let written = if tail.stuck || crowded { self.write_out(tail) } else { Ok(()) };
         let accepted = written.and_then(|()| self.make_room(tail, bytes));
         match &accepted {
-            Ok(()) if self.is_full() => self.lacking.store(0, Ordering::Relaxed),
-            Err(Fault::Full) => self.lacking.store(bytes, Ordering::Relaxed),
-            Ok(()) | Err(Fault::Damaged(_) | Fault::Io(_)) => {}
+            Ok(()) if self.is_refusing() => self.refused(0, None),
+            Err(Fault::Full) => self.refused(bytes, None),
+            Err(fault @ Fault::Io(_)) => self.refused(bytes, Some(fault)),
+            Ok(()) | Err(Fault::Damaged(_)) => {}
         }
         accepted
     }

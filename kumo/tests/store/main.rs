@@ -22,6 +22,7 @@ mod managers;
 mod namespaces;
 mod native;
 mod options;
+mod outage;
 mod pair;
 mod pair_cuts;
 mod recordings;

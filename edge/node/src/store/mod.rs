@@ -13,6 +13,7 @@ mod gateway;
 mod kept;
 mod manager;
 mod notes;
+mod outage;
 mod relay;
 mod report;
 mod request;

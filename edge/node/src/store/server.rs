@@ -12,6 +12,7 @@ use crate::store::faults::FaultWatch;
 use crate::store::garbage::{GarbageLimits, GarbageWatch};
 use crate::store::kept::{self, Kept};
 use crate::store::notes;
+use crate::store::outage::OutageWatch;
 use crate::store::report::{self, Uptime};
 use crate::store::talk;
 use crate::store::trouble::TroubleWatch;
@@ -83,6 +84,7 @@ struct ServerNode {
     garbage: GarbageWatch,
     faults: FaultWatch,
     trouble: TroubleWatch,
+    outage: OutageWatch,
     metrics: Arc<ServerMetrics>,
     stopwatch: Stopwatch,
     published: Time,
@@ -136,6 +138,7 @@ impl ServerNode {
             always: config.sync == Sync::Always && config.store.is_some(),
             garbage: GarbageWatch::new(config.garbage),
             trouble: TroubleWatch::default(),
+            outage: OutageWatch::default(),
             faults: FaultWatch::default(),
             linger: Linger::new(config.linger),
             config,
@@ -230,6 +233,9 @@ impl ServerNode {
             self.metrics.publish(now, &self.server);
             self.garbage.look(now, self.server.garbage(), self.server.space());
             self.trouble.look(now, self.engine.trouble());
+            if let Some(fault) = self.outage.given_up(now, self.engine.failing()) {
+                self.unwritable(&fault);
+            }
         }
     }
 
@@ -325,8 +331,7 @@ impl ServerNode {
         }
         let stored = if self.always { self.engine.commit() } else { self.engine.flush() };
         if let Err(fault) = stored {
-            error!(%fault, "the store cannot be written: this server ends");
-            self.end = Some(Err(store_error(&self.config, &fault)));
+            self.unwritable(&fault);
             self.effects.clear();
             return;
         }
@@ -381,12 +386,17 @@ impl ServerNode {
     fn speak(&mut self) -> bool {
         let Some(id) = self.post.me().id.filter(|_| !self.spoke) else { return true };
         if let Err(fault) = kept::spoke(&self.engine, id.incarnation) {
-            error!(%fault, "the store cannot be written: this server ends");
-            self.end = Some(Err(store_error(&self.config, &fault)));
+            self.unwritable(&fault);
             return false;
         }
         self.spoke = true;
         true
+    }
+
+    /// What it is told cannot be kept any more: others have it, and go on without this server.
+    fn unwritable(&mut self, fault: &Fault) {
+        error!(%fault, "the store cannot be written: this server ends");
+        self.end = Some(Err(store_error(&self.config, fault)));
     }
 
     /// A server whose disk has forgotten its space could be taken for one that never heard of it: it ends instead, and
@@ -394,8 +404,7 @@ impl ServerNode {
     fn keep(&mut self, space: &Space) -> bool {
         let me = self.post.me();
         if let Err(fault) = kept::adopted(&self.engine, me.id.map(|id| id.incarnation), space) {
-            error!(%fault, "the store cannot be written: this server ends");
-            self.end = Some(Err(store_error(&self.config, &fault)));
+            self.unwritable(&fault);
             return false;
         }
         if me.cell == CellId(0) {

@@ -144,3 +144,29 @@ fn a_sync_that_fails_on_a_full_disk_is_told() {
     }
     assert_eq!(told, 1);
 }
+
+/// What is refused for another reason than a full disk is told apart from it, and until it is over.
+#[test]
+fn a_store_that_refuses_records_says_why_until_it_takes_one() {
+    let mut refused = 0;
+    for change in 1.. {
+        let disk = FaultyDisk::default();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        let log = &core.files().unwrap().log;
+        fill(&core, 0, 12);
+        disk.plan(Plan::FailAt(disk.changes() + change));
+        let put = core.put(key(1).hash, &key(1).key, &record(1000, 4096));
+        if disk.plan_is_due() {
+            break;
+        }
+        let Err(fault) = put else { continue };
+        refused += 1;
+        assert!(matches!(&fault, Fault::Io(what) if what.contains("failed as planned")), "{fault}");
+        assert_eq!((log.failing(), log.is_full()), (Some(fault), false));
+        log.prepare().unwrap();
+        assert_eq!((log.failing(), log.is_full()), (None, false), "seen without a write");
+        core.put(key(1).hash, &key(1).key, &record(1000, 4096)).unwrap();
+        core.commit().unwrap();
+    }
+    assert!(refused > 1, "{refused}");
+}
