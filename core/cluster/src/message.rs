@@ -418,6 +418,8 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub record: Option<Record>,
+    /// No write of the key is under way: all owners should have this.
+    pub settled: bool,
 }
 
 wire_enum!(Operation {
@@ -472,7 +474,7 @@ wire_struct!(Recruit {
     replace_delay_micros,
     voter_patience_micros,
 });
-wire_struct!(Committed { record });
+wire_struct!(Committed { record, settled });
 wire_enum!(Message {
     1 = NewSpace { space },
     2 = WantSpace { above },

@@ -40,6 +40,8 @@ pub enum Mutation {
     LateTryExecuted,
     /// A frame of a write that is committed already is stored again.
     CommittedTakenAgain,
+    /// A version that could not be read when a settlement asked for it counts as any other.
+    UnlistedKept,
     /// A frame that has not come is acknowledged with those that have.
     AcknowledgedAhead,
     /// A number under which a write that is committed was sent goes out again, with what the key has under way now.

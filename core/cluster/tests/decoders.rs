@@ -231,7 +231,7 @@ fn messages() -> Vec<Message> {
         Message::PrimarySays {
             space: number,
             ticket,
-            found: Some(Committed { record: Some(record(Kind::Value)) }),
+            found: Some(Committed { record: Some(record(Kind::Value)), settled: true }),
         },
         Message::Settle { space: number, ranges: vec![range()], after: Some(Upto::Marked { upto: key() }) },
         Message::Settled {

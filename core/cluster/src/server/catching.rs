@@ -137,7 +137,9 @@ impl<S: Store> Server<S> {
         let mut records: BTreeMap<StoreKey, Record> = records.into_iter().collect();
         let pending: BTreeSet<&StoreKey> = pending.iter().collect();
         for (key, head) in &here {
-            if self.replicated.contains(key) || pending.contains(key) {
+            // What came by Replicate, and the primary of this space never heard of, is not in the way of what it has.
+            let noted = self.replicated.contains(key) && !self.is_marked_before(key);
+            if noted || pending.contains(key) {
                 records.remove(key);
                 continue;
             }
@@ -146,8 +148,11 @@ impl<S: Store> Server<S> {
                     records.remove(key);
                 }
                 // Replaced below.
-                Some(_) => {}
-                None => self.store.remove(key.hash, &key.key)?,
+                Some(_) => self.forget_note(key),
+                None => {
+                    self.forget_note(key);
+                    self.store.remove(key.hash, &key.key)?;
+                }
             }
         }
         for (key, record) in records {
@@ -157,6 +162,12 @@ impl<S: Store> Server<S> {
             }
         }
         Ok(())
+    }
+
+    /// It holds what was copied there, or nothing, instead of what came by Replicate.
+    fn forget_note(&mut self, key: &StoreKey) {
+        self.replicated.remove(key);
+        self.dirty.remove(key);
     }
 
     /// What this server holds in the range of a bucket. If it cannot say, or it is too much, the sender is told.

@@ -101,8 +101,8 @@ impl Copies {
         }
     }
 
-    /// A write is committed: nobody waits for it any more.
-    pub fn committed(&mut self, key: &StoreKey, stamp: Stamp) {
+    /// All who are to have a write have it: nobody waits for it any more.
+    pub fn arrived(&mut self, key: &StoreKey, stamp: Stamp) {
         self.unreadable.remove(key);
         for copy in self.list.iter_mut().skip(self.next).filter(|copy| !copy.waits.is_empty()) {
             if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
@@ -389,7 +389,9 @@ impl<S: Store> Server<S> {
                 continue;
             }
             pending.push(key.clone());
-            waits.push((key.clone(), under_way.record.stamp));
+            if !self.is_there(key, under_way) {
+                waits.push((key.clone(), under_way.record.stamp));
+            }
         }
         let mut bytes = 0u64;
         for (key, _) in heads {

@@ -98,6 +98,14 @@ impl Pendings {
         None
     }
 
+    /// What stands behind the write of the key does so no more.
+    pub fn take_queue(&mut self, key: &StoreKey) -> Queue {
+        let Some(pending) = self.writes.get_mut(key) else { return Queue::new() };
+        let queue = std::mem::take(&mut pending.queue);
+        self.bytes -= queue.iter().map(|(_, request)| bytes_of(request)).sum::<usize>();
+        queue
+    }
+
     /// What stood behind a write that is committed stands behind the next one of the key.
     pub fn requeue(&mut self, key: &StoreKey, queue: Queue) {
         let Some(pending) = self.writes.get_mut(key) else { return };

@@ -108,7 +108,7 @@ impl<S: Store> Server<S> {
         }
         let answer = match self.committed(now, &key) {
             Ok(None) => Answer::Wait,
-            Ok(Some(Committed { record })) => self.shown(now, record.as_ref()),
+            Ok(Some(Committed { record, .. })) => self.shown(now, record.as_ref()),
             Err(fault) => self.hidden_by(&fault, effects),
         };
         self.answer(from, seq, answer, effects);
@@ -161,7 +161,8 @@ impl<S: Store> Server<S> {
         let pending = self.pending.get(key);
         if let Some(pending) = pending {
             if self.settings.broken.is(Mutation::PrimaryShowsPending) {
-                return Ok(Some(Committed { record: Some(pending.record.clone()) }));
+                let record = Some(pending.record.clone());
+                return Ok(Some(Committed { record, settled: false }));
             }
             if self.unread.contains(key) {
                 return Err(unread_fault());
@@ -174,7 +175,7 @@ impl<S: Store> Server<S> {
         match self.store.get(key.hash, &key.key) {
             // The write under way may have found it alive: shown as missing meanwhile, it would come back.
             Ok(Some(record)) if pending.is_some() && expired(&record) => Ok(None),
-            Ok(record) => Ok(Some(Committed { record })),
+            Ok(record) => Ok(Some(Committed { record, settled: pending.is_none() })),
             Err(fault) => Err(fault),
         }
     }
@@ -230,34 +231,56 @@ impl<S: Store> Server<S> {
             Wanted::Read(from, seq) => {
                 let answer = match found {
                     None => Answer::Wait,
-                    Some(Committed { record }) => self.shown(now, record.as_ref()),
+                    Some(Committed { record, .. }) => self.shown(now, record.as_ref()),
                 };
                 self.answer(from, seq, answer, effects);
             }
-            Wanted::Mark(key) => self.mark_answered(&key, found),
+            Wanted::Mark(key) => self.mark_answered(&key, found, effects),
         }
     }
 
-    /// The very version that is marked is committed: it is marked no more.
-    fn mark_answered(&mut self, key: &StoreKey, found: Option<Committed>) {
-        let Some(Committed { record }) = found else { return };
+    /// The very version that is marked is committed: it is marked no more. Or it is not, and nothing else is under way: then
+    /// what the primary has takes its place.
+    fn mark_answered(&mut self, key: &StoreKey, found: Option<Committed>, effects: &mut Vec<ServerEffect>) {
+        let Some(Committed { record, settled }) = found else { return };
+        // A mark of this space came after the question: its watermark clears it.
+        let here = self.world.as_ref().map(|world| world.number());
+        let Some(mark) = self.dirty.get(key).filter(|mark| Some(mark.epoch) != here) else { return };
         let held = self.store.head(key.hash, &key.key).ok().flatten();
-        let committed = match (held, record) {
+        let committed = match (held, &record) {
             (Some(head), Some(record)) => head.stamp == record.stamp,
             // A tombstone that the primary has collected already.
             (Some(head), None) => head.kind == Kind::Tombstone,
             (None, _) => true,
         };
-        // A mark of this space came after the question: its watermark clears it.
-        let here = self.world.as_ref().map(|world| world.number());
-        let Some(mark) = self.dirty.get(key).filter(|mark| committed && Some(mark.epoch) != here) else {
+        if !committed {
+            // Its own write under way may be the one that is marked here, and counts on it.
+            if settled && self.is_marked_before(key) {
+                self.put_over_mark(key, record, effects);
+            }
             return;
-        };
+        }
         // A settlement may have disowned its id, when the disk did not show the record.
         let origin = mark.origin.clone().filter(|_| held.is_some());
         self.dirty.remove(key);
         if let Some(origin) = origin.filter(|origin| !self.gateway_expired(origin.id.gateway)) {
             self.ids.remember(origin.id, key.hash, origin.reply);
+        }
+    }
+
+    /// A version that no settlement heard of is not kept beside what is committed: whoever has it would lack that.
+    fn put_over_mark(&mut self, key: &StoreKey, record: Option<Record>, effects: &mut Vec<ServerEffect>) {
+        let put = match &record {
+            Some(record) => self.store.put(key.hash, &key.key, record),
+            None => self.store.remove(key.hash, &key.key),
+        };
+        match put {
+            Ok(()) => {
+                self.clock = record.map_or(self.clock, |record| self.clock.max(record.stamp.clock));
+                self.dirty.remove(key);
+            }
+            // It is asked about again.
+            Err(fault) => self.store_fault(&fault, effects),
         }
     }
 

@@ -44,8 +44,9 @@ impl<S: Store> Server<S> {
         let mut whole = true;
         for (key, other) in differing {
             whole &= self.write_again(now, key.clone(), other, effects);
-            let pending = self.pending.get(&key).map(|pending| pending.record.stamp);
-            if let (Some(stamp), Some(copy)) = (pending, self.copies.find(from, range)) {
+            let pending = self.pending.get(&key).filter(|pending| !self.is_there(&key, pending));
+            let stamp = pending.map(|pending| pending.record.stamp);
+            if let (Some(stamp), Some(copy)) = (stamp, self.copies.find(from, range)) {
                 copy.waits.insert(key, stamp);
             }
         }

@@ -71,12 +71,25 @@ impl<S: Store> Server<S> {
         later && !self.settings.broken.is(Mutation::MarkLowered)
     }
 
+    /// It has a mark of an earlier space, which is nothing to compare with: what the primary of this space puts there takes its
+    /// place, whatever the stamps.
+    ///
+    /// A primary that stayed sends all again that is not committed, and one that took over carries forward the greatest of all
+    /// that was listed. So what is below was put by one that never heard of this version: it could not be read when a
+    /// settlement asked for it. Then it was never committed, and kept here it would come back over what is. (Rule 11)
+    pub(super) fn is_marked_before(&self, key: &StoreKey) -> bool {
+        let here = self.world.as_ref().map(|world| world.number());
+        let before = self.dirty.get(key).is_some_and(|mark| Some(mark.epoch) != here);
+        before && !self.settings.broken.is(Mutation::UnlistedKept)
+    }
+
     /// Stores a replicated record unless a newer one is here. True: it is what is stored now.
     fn take(&mut self, key: &StoreKey, record: &Record, catching: bool) -> Result<bool, Fault> {
         let head = self.store.head(key.hash, &key.key)?;
         // While Catching, what is from before never wins, whatever the stamps. (Rule 6)
         let compared =
             !catching || self.replicated.contains(key) || self.settings.broken.is(Mutation::CatchingOldWins);
+        let compared = compared && !self.is_marked_before(key);
         let stored =
             head.map_or(Stamp::default(), |head| if compared { head.stamp } else { Stamp::default() });
         if stored > record.stamp {

@@ -106,6 +106,10 @@ impl<S: Store> Server<S> {
         if self.unread.contains(&key) {
             return self.write_over_unread(now, from, request, key, effects);
         }
+        if self.pending.get(&key).is_some_and(|pending| self.waits_for_copies(&key, pending)) {
+            // Nobody knows when there will be copies enough, and it is not alone in that.
+            return self.refuse(from, request.id, Refusal::FewCopies, effects);
+        }
         self.stand_behind(&key, from, request, effects);
     }
 
@@ -425,7 +429,7 @@ impl<S: Store> Server<S> {
 
     /// Rule 7, and then whatever waited behind it.
     pub(super) fn commit_if_all(&mut self, now: Time, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
-        let Some(mut queue) = self.commit(key, effects) else { return };
+        let Some(mut queue) = self.commit(key, effects) else { return self.refuse_behind(key, effects) };
         self.flush_behind(now, key, effects);
         while let Some((from, request)) = queue.pop_front() {
             if self.pending.contains_key(key) {
@@ -437,6 +441,15 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// What stands behind a write that waits for copies is refused as it would be by itself.
+    fn refuse_behind(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) {
+        if self.pending.get(key).is_some_and(|pending| self.waits_for_copies(key, pending)) {
+            for (from, request) in self.pending.take_queue(key) {
+                self.refuse(from, request.id, Refusal::FewCopies, effects);
+            }
+        }
+    }
+
     /// Too few are left for it. What a settlement took over may have been answered already: however few are left, they go on
     /// with it.
     pub(super) fn waits_for_copies(&self, key: &StoreKey, pending: &Pending) -> bool {
@@ -445,12 +458,22 @@ impl<S: Store> Server<S> {
         asked_here && self.has_few_copies(world.arc(world.piece(key.hash)))
     }
 
+    /// All who are to have it have it, and it waits for copies alone.
+    pub(super) fn is_there(&self, key: &StoreKey, pending: &Pending) -> bool {
+        pending.waiting.is_empty() && self.waits_for_copies(key, pending)
+    }
+
     fn commit(&mut self, key: &StoreKey, effects: &mut Vec<ServerEffect>) -> Option<Queue> {
         let pending = self.pending.get(key)?;
         if !pending.waiting.is_empty() {
             return None;
         }
-        if self.unread.contains(key) || self.waits_for_copies(key, pending) {
+        if self.unread.contains(key) {
+            return None;
+        }
+        if self.waits_for_copies(key, pending) {
+            // A copy need not wait with it: whoever leads next carries it forward.
+            self.copies.arrived(key, pending.record.stamp);
             return None;
         }
         // Of what was asked here the store has the version before. What a settlement took over it may have already.
@@ -469,7 +492,7 @@ impl<S: Store> Server<S> {
             link.commit(seq);
             self.watermark_wanted |= link.watermark > link.watermark_sent;
         }
-        self.copies.committed(key, pending.record.stamp);
+        self.copies.arrived(key, pending.record.stamp);
         self.flushes.committed(key);
         let over = pending.over.map(|over| (over.origin, over.waiter));
         let done = over.into_iter().chain(pending.origin.map(|origin| (origin, pending.waiter)));

@@ -23,6 +23,10 @@ pub struct House {
     queue: VecDeque<(usize, usize, Message)>,
     /// Nothing reaches it.
     pub cut_off: Option<usize>,
+    /// From one to another nothing comes through.
+    pub blocked: Vec<(usize, usize)>,
+    /// Writes do not come through.
+    pub drop_frames: bool,
     pub answers: BTreeMap<u64, Answer>,
     /// Flushes that a server said it is done with: which one, in which space, of which number.
     pub flushed: Vec<(usize, SpaceNumber, u64)>,
@@ -66,6 +70,8 @@ impl House {
             space: Space::empty(CellId(1), SpaceNumber(0)),
             queue: VecDeque::new(),
             cut_off: None,
+            blocked: Vec::new(),
+            drop_frames: false,
             answers: BTreeMap::new(),
             flushed: Vec::new(),
             notes: Vec::new(),
@@ -126,7 +132,9 @@ impl House {
     /// Delivers everything, in order.
     pub fn settle(&mut self) {
         while let Some((from, to, message)) = self.queue.pop_front() {
-            if Some(to) != self.cut_off && Some(from) != self.cut_off {
+            let cut = self.blocked.contains(&(from, to)) || [from, to].map(Some).contains(&self.cut_off);
+            let dropped = self.drop_frames && matches!(message, Message::Replicate { .. });
+            if !cut && !dropped {
                 self.step(to, ServerInput::Server(self.servers[from].id(), message));
             }
         }

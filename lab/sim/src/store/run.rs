@@ -209,7 +209,7 @@ const DENIED_PER_RUN_MIN: u64 = 50;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 34] = [
+pub const RULES: [Mutation; 35] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -228,6 +228,7 @@ pub const RULES: [Mutation; 34] = [
     Mutation::NoIdFloor,
     Mutation::LateTryExecuted,
     Mutation::CommittedTakenAgain,
+    Mutation::UnlistedKept,
     Mutation::AcknowledgedAhead,
     Mutation::NumberUsedAgain,
     Mutation::MarkLowered,
