@@ -25,7 +25,11 @@ impl Core {
         let Some(files) = self.files() else { return Ok(()) };
         // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
         loop {
-            let closed = files.unhinted();
+            files.log.reserve.take_back()?;
+            // What it says is remembered, and told to whoever writes.
+            let _ = files.log.look_for_room();
+            // A hint would take room that is for what is moved.
+            let closed = files.unhinted().filter(|_| !files.log.reserve.is_given());
             let finished = closed.as_ref().map_or(Ok(()), |segment| files.finish(segment));
             match (&finished, &closed) {
                 (Ok(()), Some(segment)) if !pace(segment.written()) => return Ok(()),
@@ -81,6 +85,9 @@ impl Core {
         self.check_unneeded(victim)?;
         // Also of what was garbage already: what made it garbage may be nowhere but in memory.
         files.log.sync()?;
+        if files.log.reserve.is_given() {
+            files.log.trim()?;
+        }
         files.drop_segment(victim)?;
         Ok(pace(0))
     }
@@ -185,7 +192,7 @@ impl Core {
             return Ok(());
         }
         let head = entry.head;
-        let body = Body::At(files.log.append(record)?);
+        let body = Body::At(files.log.append_moved(record)?);
         let old = shard.index.set(&Entry { hash: record.hash, key: record.key, head, body });
         files.displaced(old);
         Ok(())
@@ -195,7 +202,7 @@ impl Core {
         let shard = self.shards.lock(record.hash);
         // The key is back: its version comes later in the log than anything the marker hides.
         if shard.index.find(record.hash, record.key).is_none() {
-            files.log.append(record)?;
+            files.log.append_moved(record)?;
         }
         Ok(())
     }
@@ -207,8 +214,7 @@ impl Files {
         self.log.sync()?;
         // What was reserved behind its end is given back. Not when it is closed, since then a put waits; and before it
         // has a hint, since after a crash only what has none comes here again.
-        let trimmed = segment.file.truncate(segment.written());
-        trimmed.map_err(|error| fault("give back the space behind", &segment.path, &error))?;
+        segment.trim()?;
         match Hint::write(&*self.folder.disk, &self.folder.path, segment) {
             Ok(()) => segment.hinted.store(true, Ordering::Relaxed),
             Err(fault @ Fault::Damaged(_)) => {
@@ -230,7 +236,27 @@ impl Files {
 
     fn is_worth_rewriting(&self, segment: &Segment) -> bool {
         let percent = u64::from(self.log.options.garbage_percent.clamp(1, 99));
+        if self.log.is_short() {
+            return self.is_worth_the_reserve(segment, percent.min(SHORT_PERCENT));
+        }
         !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
+    }
+
+    /// There is so much garbage in it, and what is moved fits into the reserve: a part of it that was moved for nothing
+    /// would be missed by others. A store that was written with larger segments has some that do not.
+    fn is_worth_the_reserve(&self, segment: &Segment, percent: u64) -> bool {
+        let moved = segment.written().saturating_sub(segment.garbage());
+        let fits = moved <= self.log.reserve.bytes();
+        fits && !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
+    }
+
+    /// Looks for the reserve of an earlier process. That it fails is no reason not to start.
+    pub fn find_reserve(&self) {
+        let closed = self.log.closed_segments();
+        let compactable = closed.iter().any(|segment| self.is_worth_the_reserve(segment, SHORT_PERCENT));
+        if let Err(fault) = self.log.reserve.find(&*self.log.disk, compactable) {
+            *self.trouble.lock().expect("no panic under this lock") = Some(fault);
+        }
     }
 
     /// The segment with most garbage, if it is worth it. If the markers of removed keys have become many, the oldest
@@ -266,6 +292,10 @@ impl Files {
 
 /// How much is rewritten between two looks at the clock.
 const PACE_BYTES: u64 = 1 << 20;
+
+/// On a full disk a segment is rewritten if this part of it is garbage: what is freed costs nine times as much of moving,
+/// at most, and is more than what marks, seals and space that is taken ahead make of it.
+const SHORT_PERCENT: u64 = 10;
 
 /// Keys of the index that are looked at under one lock, which requests wait for.
 const KEYS_AT_ONCE: usize = 256;

@@ -216,7 +216,11 @@ impl Core {
         let files = (!segments.is_empty()).then(|| {
             let log = Log::new(disk, folder.path.clone(), options, segments);
             let (removing, trouble, damage) = (Mutex::default(), Mutex::default(), Damage::default());
-            Files { folder, log, removing, trouble, damage }
+            let files = Files { folder, log, removing, trouble, damage };
+            if access == Access::Write {
+                files.find_reserve();
+            }
+            files
         });
         Ok((Core::new(shards, files), opened))
     }

@@ -4,6 +4,7 @@ use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, rewri
 use crate::error::{Lack, OpenError};
 use crate::manifest::{Listing, MANIFEST, Manifest};
 use crate::notes::{NOTE, ROOM, note_file};
+use crate::reserve::RESERVE;
 use crate::segment::number_of;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub enum Format {
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
 /// | `NAME.note`          | a blob of the server's                              |
 /// | `ROOM`               | nothing; becomes the next note, and has its space   |
+/// | `RESERVE`            | nothing; has the space that compaction may need     |
 /// | `SYNCING`            | nothing; all is being made durable, or failed to be |
 /// | `….unfinished`       | was being written; means nothing after a crash      |
 pub struct Folder {
@@ -274,7 +276,7 @@ fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
 pub fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
-    numbered || [FORMAT, LOCK, MANIFEST, ROOM, SYNCING].contains(&name) || name.ends_with(NOTE)
+    numbered || [FORMAT, LOCK, MANIFEST, RESERVE, ROOM, SYNCING].contains(&name) || name.ends_with(NOTE)
 }
 
 /// Whether a folder is a store, whoever uses it: nobody else may put files there.

@@ -17,7 +17,8 @@
 //!
 //! **Compaction** appends what is current in a segment to the log again and then removes the segment. Because copies
 //! are appended under the same locks as puts, the order of the log is always the order of changes, and a crash at any
-//! point leaves either both or the copy.
+//! point leaves either both or the copy. It needs room for what it moves: a reserve is kept for it, since a full disk that
+//! holds garbage must not stay full.
 //!
 //! | file            | what it is for                                          |
 //! |-----------------|---------------------------------------------------------|
@@ -27,6 +28,7 @@
 //! | `entry.rs`, `arena.rs`, `leaf.rs`, `index.rs`, `shard.rs` | the index     |
 //! | `hint.rs`, `recovery.rs` | the start                                      |
 //! | `compaction.rs`, `attend.rs` | garbage, and the threads that work in the background |
+//! | `reserve.rs`    | room that only compaction may use up                    |
 //! | `damage.rs`     | what was found unreadable                               |
 //! | `folder.rs`     | format, lock, notes                                     |
 //! | `backup.rs`, `merge.rs`, `manifest.rs` | copies of stores, and whether they are whole |
@@ -52,6 +54,7 @@ mod merge;
 mod notes;
 mod options;
 mod recovery;
+mod reserve;
 mod segment;
 mod shard;
 

@@ -4,6 +4,7 @@ use crate::disk::{Disk, fault};
 use crate::entry::Place;
 use crate::layout::{LogKind, LogRecord, RECORD_BYTES};
 use crate::options::{Options, Sync};
+use crate::reserve::Reserve;
 use crate::segment::{HEADER_BYTES, Segment};
 use kumo_cluster::Fault;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub struct Log {
     pub disk: Arc<dyn Disk>,
     pub folder: PathBuf,
     pub options: Options,
+    pub reserve: Reserve,
     tail: Mutex<Tail>,
     spare: Mutex<Spare>,
     segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
@@ -54,6 +56,15 @@ struct Tail {
     stuck: bool,
 }
 
+/// Where a record that is appended comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// From a request.
+    Request,
+    /// From another place in the log.
+    Moved,
+}
+
 /// The next segment, made ahead so that closing one costs nothing.
 struct Spare {
     segment: Option<Arc<Segment>>,
@@ -75,11 +86,13 @@ impl Log {
         let start = active.written();
         let unmarked = (start > HEADER_BYTES).then_some((active.number, start));
         let spare = Spare { segment: None, next: active.number + 1 };
+        let reserve = Reserve::new(&folder, options.segment_bytes);
         let tail = Tail { active, buffer: Vec::new(), start, reserved: 0, closed, unmarked, stuck: false };
         Log {
             disk,
             folder,
             options,
+            reserve,
             tail: Mutex::new(tail),
             spare: Mutex::new(spare),
             segments: RwLock::new(segments),
@@ -94,10 +107,19 @@ impl Log {
 
     /// Appends a record. Refused: nothing has changed.
     pub fn append(&self, record: &LogRecord) -> Result<Place, Fault> {
+        self.append_from(Origin::Request, record)
+    }
+
+    /// Appends a record of another segment, which is to be removed: for that there is the reserve.
+    pub fn append_moved(&self, record: &LogRecord) -> Result<Place, Fault> {
+        self.append_from(Origin::Moved, record)
+    }
+
+    fn append_from(&self, origin: Origin, record: &LogRecord) -> Result<Place, Fault> {
         self.unbroken()?;
         let mut tail = self.tail();
         let bytes = record.bytes();
-        self.accept(&mut tail, bytes)?;
+        self.accept(&mut tail, bytes, origin)?;
         if let Some((segment, synced)) = tail.unmarked.take() {
             tail.push(&LogRecord::synced(segment, synced));
         }
@@ -200,9 +222,10 @@ impl Log {
     /// Makes the next segment if the active one is half full: the slow part of closing a segment, done ahead. Where a record
     /// was refused it sees whether one would be again, since a server that is told of it may not try for long.
     pub fn prepare(&self) -> Result<(), Fault> {
-        let lacking = self.lacking.load(Ordering::Relaxed);
-        if lacking > 0 {
-            self.accept(&mut self.tail(), lacking)?;
+        self.look_for_room()?;
+        // What compaction has is not for a segment that it may not need.
+        if self.reserve.is_given() {
+            return Ok(());
         }
         let half_full = {
             let segments = self.segments();
@@ -214,6 +237,33 @@ impl Log {
             spare.segment = Some(self.create(&mut spare.next)?);
         }
         Ok(())
+    }
+
+    /// Of a full disk, whether there is room again.
+    pub fn look_for_room(&self) -> Result<(), Fault> {
+        match self.lacking.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            lacking => self.accept(&mut self.tail(), lacking, Origin::Request),
+        }
+    }
+
+    /// Makes the reserve as soon as the store is large enough.
+    pub fn keep_reserve(&self) -> Result<(), Fault> {
+        if self.reserve.is_made() {
+            return Ok(());
+        }
+        let active = self.tail().active.number;
+        self.reserve.make(&*self.disk, self.file_bytes(), active)
+    }
+
+    /// The disk is full, and there is a reserve, so that all garbage that is worth it can go.
+    pub fn is_short(&self) -> bool {
+        self.reserve.is_given() || (self.is_full() && self.reserve.is_made())
+    }
+
+    /// Gives back what is reserved behind the ends of closed segments.
+    pub fn trim(&self) -> Result<(), Fault> {
+        self.unhinted().iter().try_for_each(|segment| segment.trim())
     }
 
     /// All segments, with the bytes of each that were handed to the system at one moment.
@@ -287,17 +337,32 @@ impl Log {
     }
 
     /// Makes sure that a record of so many bytes can be appended, and remembers if not.
-    fn accept(&self, tail: &mut Tail, bytes: usize) -> Result<(), Fault> {
-        let crowded = !tail.buffer.is_empty() && tail.buffer.len() + bytes > BUFFER_BYTES_MAX;
-        let written = if tail.stuck || crowded { self.write_out(tail) } else { Ok(()) };
-        let accepted = written.and_then(|()| self.make_room(tail, bytes));
-        match &accepted {
-            Ok(()) if self.is_refusing() => self.refused(0, None),
-            Err(Fault::Full) => self.refused(bytes, None),
-            Err(fault @ Fault::Io(_)) => self.refused(bytes, Some(fault)),
-            Ok(()) | Err(Fault::Damaged(_)) => {}
+    fn accept(&self, tail: &mut Tail, bytes: usize, origin: Origin) -> Result<(), Fault> {
+        let accepted = match origin {
+            Origin::Request if self.reserve.is_given() => Err(Fault::Full),
+            Origin::Request => self.find_room(tail, bytes),
+            Origin::Moved => match self.find_room(tail, bytes) {
+                Err(Fault::Full) if self.reserve.give()? => self.find_room(tail, bytes),
+                found => found,
+            },
+        };
+        match (&accepted, origin) {
+            (Ok(()), Origin::Request) if self.is_refusing() => self.refused(0, None),
+            (Err(Fault::Full), Origin::Request) => self.refused(bytes, None),
+            (Err(fault @ Fault::Io(_)), Origin::Request) => self.refused(bytes, Some(fault)),
+            // What a request waits for is not forgotten for what was moved.
+            (Err(Fault::Full), Origin::Moved) => drop(self.lacking.fetch_max(bytes, Ordering::Relaxed)),
+            (Ok(()) | Err(Fault::Damaged(_) | Fault::Io(_)), _) => {}
         }
         accepted
+    }
+
+    fn find_room(&self, tail: &mut Tail, bytes: usize) -> Result<(), Fault> {
+        let crowded = !tail.buffer.is_empty() && tail.buffer.len() + bytes > BUFFER_BYTES_MAX;
+        if tail.stuck || crowded {
+            self.write_out(tail)?;
+        }
+        self.make_room(tail, bytes)
     }
 
     fn write_out(&self, tail: &mut Tail) -> Result<(), Fault> {
@@ -334,7 +399,7 @@ impl Log {
         if needed <= tail.reserved {
             return Ok(());
         }
-        let ahead = needed.max((tail.reserved + RESERVE_BYTES).min(self.options.segment_bytes));
+        let ahead = needed.max((tail.reserved + self.ahead_bytes()).min(self.options.segment_bytes));
         let file = &tail.active.file;
         // A nearly full disk may still have room for this one.
         let reserved =
@@ -366,10 +431,16 @@ impl Log {
     }
 
     fn create(&self, next: &mut u32) -> Result<Arc<Segment>, Fault> {
-        let room = RESERVE_BYTES.min(self.options.segment_bytes);
+        let room = self.ahead_bytes();
         let segment = Segment::create(&*self.disk, &self.folder, *next, room)?;
         *next += 1;
         Ok(segment)
+    }
+
+    /// By how much the space of a segment grows.
+    fn ahead_bytes(&self) -> u64 {
+        let segment_bytes = self.options.segment_bytes;
+        if self.reserve.is_given() { segment_bytes / GIVEN_PART } else { AHEAD_BYTES.min(segment_bytes) }
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -403,4 +474,8 @@ impl Tail {
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// By how much the space of the active segment grows on the disk: rarely, and a small store stays small.
-const RESERVE_BYTES: u64 = 4 << 20;
+const AHEAD_BYTES: u64 = 4 << 20;
+
+/// By this part of a segment it grows instead while compaction has the reserve: what is taken ahead of need must be much
+/// less than what the removal of a segment gains, so that the reserve can be taken back.
+const GIVEN_PART: u64 = 64;

@@ -132,6 +132,12 @@ impl Segment {
         self.synced.load(Ordering::Acquire)
     }
 
+    /// Gives back what is reserved behind its end.
+    pub fn trim(&self) -> Result<(), Fault> {
+        let trimmed = self.file.truncate(self.written());
+        trimmed.map_err(|error| fault("give back the space behind", &self.path, &error))
+    }
+
     /// What a rewriting would free.
     pub fn garbage(&self) -> u64 {
         let needed = self.live.load(Ordering::Relaxed) + self.markers.load(Ordering::Relaxed);

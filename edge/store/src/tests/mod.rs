@@ -12,6 +12,7 @@ mod full;
 mod hints;
 mod model;
 mod properties;
+mod reserve;
 mod unfinished;
 
 use crate::disk::{Access, Disk};
