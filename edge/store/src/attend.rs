@@ -56,10 +56,11 @@ impl Core {
         let Some(files) = self.files() else { return };
         files.folder.keep_room();
         let prepared = files.log.prepare();
+        let listed = files.list();
         let reserved = files.log.keep_reserve();
         let synced = files.log.syncs_at_intervals().map_or(Ok(()), |_| files.log.sync());
         // A full disk is told to whoever writes, and says nothing of the sync: only of that does nobody else hear.
-        for done in [prepared, reserved, synced] {
+        for done in [prepared, listed, reserved, synced] {
             if let Err(fault @ (Fault::Io(_) | Fault::Damaged(_))) = done {
                 self.troubled(fault);
             }

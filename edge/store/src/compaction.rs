@@ -273,6 +273,20 @@ impl Files {
         (markers * 100 > written * MARKERS_PERCENT_MAX).then(|| oldest.clone())
     }
 
+    /// Says on the disk which segments there are, if that has changed.
+    pub fn list(&self) -> Result<(), Fault> {
+        self.folder.list(|| self.log.roster())
+    }
+
+    /// Says on the disk that a segment is not needed, before its file goes: a start would miss it.
+    fn leave_out(&self, segment: &Segment) -> Result<(), Fault> {
+        segment.leaving.store(true, Ordering::Release);
+        match self.list() {
+            Err(Fault::Full) if self.log.reserve.give()? => self.list(),
+            listed => listed,
+        }
+    }
+
     fn drop_segment(&self, segment: &Segment) -> Result<(), Fault> {
         let _turn = self.removing.lock().expect("no panic under this lock");
         let (disk, folder) = (&self.folder.disk, &self.folder.path);
@@ -280,10 +294,11 @@ impl Files {
             // It may be gone since a try that failed later.
             if disk.what(path)? == What::File { disk.remove(path) } else { Ok(()) }
         };
-        remove(&folder.join(hint_name(segment.number)))
-            .and_then(|()| remove(&segment.path))
-            .and_then(|()| disk.sync_folder(folder))
-            .map_err(|error| fault("remove", &segment.path, &error))?;
+        let failed = |error| fault("remove", &segment.path, &error);
+        // Its space may be what the roster lacks. Nothing is lost with it, should it end here.
+        remove(&folder.join(hint_name(segment.number))).map_err(failed)?;
+        self.leave_out(segment)?;
+        remove(&segment.path).and_then(|()| disk.sync_folder(folder)).map_err(failed)?;
         // Last: as long as its removal is not durable, markers that hide its records are kept.
         self.log.forget(segment.number);
         Ok(())

@@ -187,7 +187,7 @@ impl Core {
         if access == Access::Write {
             check_name(path)?;
         }
-        Core::open_as(disk, path, access, Format::Store, options)
+        Core::open_as(disk, path, access, Format::UnlistedStore, options)
     }
 
     /// A new one that is a copy once its manifest is written.
@@ -245,6 +245,8 @@ impl Core {
         let Some(files) = self.files() else { return Ok(()) };
         // For a fast start next time.
         self.write_hints()?;
+        // The next start does it, if this does not.
+        let _ = files.list();
         match files.log.options.sync {
             Sync::None => return files.log.flush(),
             Sync::Interval(_) | Sync::Always => files.log.sync()?,

@@ -17,6 +17,9 @@ pub enum OpenError {
     /// Only for a backup, or the result of a merge: what is there is not what was written.
     #[error("{}: the backup is not complete: {file} {lack}", path.display())]
     Incomplete { path: PathBuf, file: String, lack: Lack },
+    /// Only for a store that a server writes to: the file of a segment vanished, and with it some of what was written.
+    #[error("{}: the store is not complete: {file} {lack}", path.display())]
+    Lacking { path: PathBuf, file: String, lack: Lack },
     /// Only for what must not be there yet: a backup or the result of a merge.
     #[error("{}: already exists", .0.display())]
     Exists(PathBuf),
@@ -34,7 +37,7 @@ pub enum OpenError {
     Fault(#[from] Fault),
 }
 
-/// What is wrong with a file of a backup.
+/// What is wrong with a file that must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
     #[error("is missing")]
@@ -47,7 +50,7 @@ pub enum Lack {
     /// its name.
     #[error("is damaged at offset {offset}")]
     DamagedAt { offset: u64 },
-    /// Of another backup: its records do not follow those before.
+    /// Of another backup or store: its records do not follow those before.
     #[error("does not belong to it")]
     Foreign,
 }

@@ -3,36 +3,43 @@
 use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, rewrite, write_whole};
 use crate::error::{Lack, OpenError};
 use crate::manifest::{Listing, MANIFEST, Manifest};
-use crate::notes::{NOTE, ROOM, note_file};
+use crate::notes::{NOTE, ROOM, ROOM_BYTES, note_file};
 use crate::reserve::RESERVE;
+use crate::roster::{ROSTER, Roster};
 use crate::segment::number_of;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 /// The newest format of a folder. Raised when an older program could not read what a newer one writes.
-pub const FORMAT_VERSION: u32 = Format::Copy as u32;
+pub const FORMAT_VERSION: u32 = Format::Store as u32;
 
-/// What a folder is, which its file `FORMAT` names in one line: `kumo store 1`.
+/// What a folder is, which its file `FORMAT` names in one line: `kumo store 4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Format {
-    /// A store that is written to: its segments come and go.
-    Store = 1,
+    /// A store as older programs wrote it: its segments come and go, and nothing says which there are. A new one begins as
+    /// this, until it has its roster.
+    UnlistedStore = 1,
     /// A copy as older programs wrote it: its manifest does not tell segments of the same length from each other.
     CopyByLengths = 2,
     /// A backup, or the result of a merge, that nobody has written to yet: its manifest says what must be there. A format
     /// of its own, since the manifest may be what got lost, and since an older program would write beside it and leave it
     /// as it is.
     Copy = 3,
+    /// A store that is written to, with a [`Roster`] of its segments. A format of its own, since an older program would
+    /// remove segments that are in it.
+    Store = 4,
 }
 
 /// A store's folder, locked as long as this lives.
 ///
 /// | file                 | content                                             |
 /// |----------------------|-----------------------------------------------------|
-/// | `FORMAT`             | `kumo store 1`; of a backup `kumo store 3`          |
+/// | `FORMAT`             | `kumo store 4`; of a backup `kumo store 3`          |
 /// | `MANIFEST`           | of a backup: its files, their lengths and salts     |
+/// | `SEGMENTS`           | of a store: which segments must be there            |
 /// | `LOCK`               | nothing; locked by the process that uses the folder |
 /// | `0000000001.segment` | records                                             |
 /// | `0000000001.hint`    | the same without data, once the segment is closed   |
@@ -48,11 +55,19 @@ pub struct Folder {
     pub copy: bool,
     /// A store is being made of a copy, in this try or in one before.
     pub was_copy: bool,
+    /// What it was when it was opened; none: it was made.
+    pub found: Option<Format>,
+    /// Its segments are listed: not those of a copy that is being made.
+    pub lists: AtomicBool,
+    /// What the disk has for a roster, if that is known.
+    pub listed: Mutex<Option<Roster>>,
     _lock: Lock,
     /// Notes are written one after the other. True: the disk knows which file has which note.
     pub noting: Mutex<bool>,
     /// Why the next note has no room of its own.
     pub roomless: Mutex<Option<Fault>>,
+    /// What is reserved for it.
+    pub room_bytes: AtomicU64,
 }
 
 impl Folder {
@@ -90,7 +105,7 @@ impl Folder {
                 made.write(&*disk, path)?;
                 None
             }
-            Some(Format::Store) => None,
+            Some(Format::UnlistedStore | Format::Store) => None,
             Some(Format::CopyByLengths) => Some(Listing::Lengths),
             Some(Format::Copy) => Some(Listing::LengthsAndSalts),
         };
@@ -103,9 +118,13 @@ impl Folder {
             path: path.into(),
             copy: listing.is_some(),
             was_copy,
+            found: format,
+            lists: AtomicBool::new(format.is_some() || made != Format::Copy),
+            listed: Mutex::default(),
             _lock: lock,
             noting: Mutex::new(false),
             roomless: Mutex::default(),
+            room_bytes: AtomicU64::new(ROOM_BYTES),
         };
         if folder.copy {
             folder.check_notes()?;
@@ -116,15 +135,12 @@ impl Folder {
     /// Makes it a store that is written to, once all of it was read: a copy that is refused stays a copy. From here on an end
     /// may be torn. The format is on the disk before the manifest goes ([`Folder::made`]), so a crash leaves a whole copy or
     /// a store. A manifest beside the format of a store is left of a try that ended in between, perhaps since the disk
-    /// failed: then the format is written again.
-    pub fn begin(&self) -> Result<(), Fault> {
+    /// failed: then the format is written again. Other segments than those of `roster` may be removed from here on.
+    pub fn begin(&self, roster: Roster) -> Result<(), Fault> {
         self.settle()?;
-        if self.was_copy {
-            Format::Store.write(&*self.disk, &self.path)?;
-        }
         self.tidy()?;
         self.reserve();
-        Ok(())
+        self.begin_list(roster)
     }
 
     /// Makes durable what is here. A sync that fails may have dropped what it could not write, and does not say so twice:
@@ -245,9 +261,10 @@ impl Format {
         let line = std::str::from_utf8(&bytes).ok().and_then(|line| line.strip_suffix('\n'));
         let number = line.and_then(|line| line.strip_prefix(FORMAT_LINE));
         match number.and_then(|number| number.parse().ok()) {
-            Some(1) => Ok(Some(Format::Store)),
+            Some(1) => Ok(Some(Format::UnlistedStore)),
             Some(2) => Ok(Some(Format::CopyByLengths)),
             Some(3) => Ok(Some(Format::Copy)),
+            Some(4) => Ok(Some(Format::Store)),
             Some(version) if version > FORMAT_VERSION => Err(OpenError::Newer { path: path.into(), version }),
             Some(_) | None => Err(OpenError::Foreign(path.into())),
         }
@@ -276,7 +293,9 @@ fn foreign_file(disk: &dyn Disk, path: &Path) -> Result<OpenError, Fault> {
 pub fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
     let numbered = [SEGMENT, HINT].iter().any(|suffix| number_of(name, suffix).is_some());
-    numbered || [FORMAT, LOCK, MANIFEST, RESERVE, ROOM, SYNCING].contains(&name) || name.ends_with(NOTE)
+    numbered
+        || [FORMAT, LOCK, MANIFEST, RESERVE, ROOM, ROSTER, SYNCING].contains(&name)
+        || name.ends_with(NOTE)
 }
 
 /// Whether a folder is a store, whoever uses it: nobody else may put files there.

@@ -12,7 +12,8 @@
 //!
 //! **Start.** The log is replayed in its order, the last record of a key counts. Closed segments that stay have hint files, with all
 //! but the data. The torn end of a segment is cut; it is told from damage by marks in the log that say how
-//! far the disk had it. Damage is named by file and offset, and the store is left as it is. A backup was whole when it got
+//! far the disk had it. Damage is named by file and offset, and the store is left as it is; a roster says which segments
+//! must be there. A backup was whole when it got
 //! its name: until a server makes a store of it, all that does not read in it is damage.
 //!
 //! **Compaction** appends what is current in a segment to the log again and then removes the segment. Because copies
@@ -29,6 +30,7 @@
 //! | `hint.rs`, `recovery.rs` | the start                                      |
 //! | `compaction.rs`, `attend.rs` | garbage, and the threads that work in the background |
 //! | `reserve.rs`    | room that only compaction may use up                    |
+//! | `roster.rs`     | which segments there are                                |
 //! | `damage.rs`     | what was found unreadable                               |
 //! | `folder.rs`     | format, lock, notes                                     |
 //! | `backup.rs`, `merge.rs`, `manifest.rs` | copies of stores, and whether they are whole |
@@ -55,6 +57,7 @@ mod notes;
 mod options;
 mod recovery;
 mod reserve;
+mod roster;
 mod segment;
 mod shard;
 

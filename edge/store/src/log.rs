@@ -5,6 +5,7 @@ use crate::entry::Place;
 use crate::layout::{LogKind, LogRecord, RECORD_BYTES};
 use crate::options::{Options, Sync};
 use crate::reserve::Reserve;
+use crate::roster::Roster;
 use crate::segment::{HEADER_BYTES, Segment};
 use kumo_cluster::Fault;
 use std::collections::BTreeMap;
@@ -296,6 +297,10 @@ impl Log {
     pub fn forget(&self, number: u32) {
         self.settled(number);
         self.segments.write().expect("no panic under this lock").remove(&number);
+    }
+
+    pub fn roster(&self) -> Roster {
+        Roster::of(self.segments().values())
     }
 
     pub fn file_bytes(&self) -> u64 {

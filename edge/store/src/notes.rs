@@ -6,6 +6,7 @@ use crate::folder::Folder;
 use crate::layout::checksum;
 use kumo_cluster::Fault;
 use std::io;
+use std::sync::atomic::Ordering;
 
 /// A note's file begins with:
 ///
@@ -25,11 +26,16 @@ impl Folder {
         if content.len() > NOTE_BYTES_MAX {
             return Err(Fault::Io(format!("note {name}: {} bytes, at most {NOTE_BYTES_MAX}", content.len())));
         }
+        self.keep(&file, content)
+    }
+
+    /// Puts a file of that name, with a note's layout, in place of an older one. Durable when this returns.
+    pub fn keep(&self, file: &str, content: &[u8]) -> Result<(), Fault> {
         let mut rest = (content.len() as u32).to_be_bytes().to_vec();
         rest.extend_from_slice(content);
         let crc = checksum(0, &rest).to_be_bytes();
         let mut named = self.noting.lock().expect("no panic under this lock");
-        let (path, room) = (self.path.join(&file), self.path.join(ROOM));
+        let (path, room) = (self.path.join(file), self.path.join(ROOM));
         let mut write = || {
             // Until the disk knows that the two changed names the room is the old note, and must not be written to.
             if !*named {
@@ -82,7 +88,12 @@ impl Folder {
     }
 
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
-        let path = self.path.join(note_file(name)?);
+        self.kept(&note_file(name)?)
+    }
+
+    /// The content of a file with a note's layout.
+    pub fn kept(&self, file: &str) -> Result<Option<Vec<u8>>, Fault> {
+        let path = self.path.join(file);
         let failed = |error| fault("read", &path, &error);
         // What is read here could become the room of another note, and be written to, before it is read.
         let _turn = self.noting.lock().expect("no panic under this lock");
@@ -109,7 +120,7 @@ impl Folder {
             What::Missing => self.disk.create(&path)?,
             What::File | What::Folder => self.disk.open(&path, Access::Write)?,
         };
-        let reserved = file.allocate(bytes.max(ROOM_BYTES));
+        let reserved = file.allocate(bytes.max(self.room_bytes.load(Ordering::Relaxed)));
         Ok((file, reserved))
     }
 }
@@ -140,7 +151,7 @@ pub const ROOM_BYTES: u64 = 64 << 10;
 /// A hash space of hundreds of servers fits many times.
 pub const NOTE_BYTES_MAX: usize = 1 << 20;
 
-const HEAD_BYTES: u64 = 8;
+pub const HEAD_BYTES: u64 = 8;
 
 /// Names are chosen by the program; any file system takes one this long.
 const NOTE_NAME_BYTES_MAX: usize = 64;

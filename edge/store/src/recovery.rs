@@ -2,12 +2,13 @@
 
 use crate::disk::{Access, fault, rewrite};
 use crate::entry::{Body, Entry, Place};
-use crate::error::OpenError;
+use crate::error::{Lack, OpenError};
 use crate::folder::{Folder, HINT, SEGMENT};
 use crate::hint::{Hint, Seen};
 use crate::index::{Displaced, From};
 use crate::layout::{LogKind, LogRecord, RECORD_BYTES, length, plausible};
 use crate::options::Options;
+use crate::roster::Roster;
 use crate::segment::{HEADER_BYTES, Segment, Step, Walk, hint_name, number_of, segment_name};
 use crate::shard::Shards;
 use kumo_cluster::{Fault, Head, Kind};
@@ -87,7 +88,8 @@ impl<'a> Recovery<'a> {
         recovery.read_all()?;
         recovery.judge()?;
         if access == Access::Write {
-            folder.begin()?;
+            let staying = recovery.segments.values().filter(|one| Some(one.number) != recovery.spare);
+            folder.begin(Roster::of(staying))?;
             recovery.drop_spare()?;
             recovery.make_ready()?;
             folder.made()?;
@@ -104,22 +106,30 @@ impl<'a> Recovery<'a> {
         let names = self.folder.names()?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name, SEGMENT)).collect();
         let hints: Vec<u32> = names.iter().filter_map(|name| number_of(name, HINT)).collect();
+        let roster = self.folder.roster()?;
+        if let Some(number) = roster.as_ref().and_then(|roster| roster.vanished(&numbers)) {
+            return Err(self.folder.lacks(&segment_name(number), Lack::Missing));
+        }
         // Nobody knows what became of a copy on its way: before a store is made of it, all of it is read.
         let whole = self.options.verify || (self.folder.copy && self.access == Access::Write);
         for number in &numbers {
             let opened = Segment::open(&*self.folder.disk, &self.folder.path, *number, self.access)?;
             let last = Some(number) == numbers.last();
+            let listed = roster.as_ref().and_then(|roster| roster.salt(*number));
             let Some(segment) = opened else {
                 if self.folder.copy {
                     return Err(self.folder.damaged_at(&segment_name(*number), 0));
                 }
-                if !last || hints.contains(number) {
+                if !last || hints.contains(number) || listed.is_some() {
                     let path = self.folder.path.join(segment_name(*number));
                     let text = format!("{}: damaged at offset 0: no header", path.display());
                     return Err(Fault::Damaged(text).into());
                 }
                 continue;
             };
+            if listed.is_some_and(|salt| salt != segment.salt) {
+                return Err(self.folder.lacks(&segment_name(*number), Lack::Foreign));
+            }
             let segment = Arc::new(segment);
             self.segments.insert(*number, segment.clone());
             let hinted = !whole && hints.contains(number) && self.read_hint(&segment)?;

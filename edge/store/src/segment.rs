@@ -36,6 +36,8 @@ pub struct Segment {
     pub damaged: AtomicBool,
     /// Never written again, and its hint file is there.
     pub hinted: AtomicBool,
+    /// It is about to be removed, so that no start may miss it.
+    pub leaving: AtomicBool,
 }
 
 /// Bytes before the first record.
@@ -117,6 +119,7 @@ impl Segment {
             markers: AtomicU64::new(0),
             damaged: AtomicBool::new(false),
             hinted: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
         }
     }
 

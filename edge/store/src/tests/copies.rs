@@ -302,7 +302,7 @@ fn a_copy_whose_manifest_has_lengths_only_is_opened() {
         let (core, _) = open_at(&disk, path, Sync::None).unwrap();
         assert_eq!(content(&core), model);
     }
-    assert_eq!(disk.content(&file("FORMAT")), b"kumo store 1\n");
+    assert_eq!(disk.content(&file("FORMAT")), b"kumo store 4\n");
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub fn apply(core: &Core, change: Change, clock: u64, expected: &mut Expected) -
             expected.note.push(content.clone());
             core.put_note("note", &content)?;
             expected.note = vec![content];
-            core.files().map_or(Ok(()), |files| files.log.prepare())
+            core.files().map_or(Ok(()), |files| files.log.prepare().and_then(|()| files.list()))
         }
     }
 }

@@ -57,7 +57,7 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     assert_eq!(refused(&folder), format!("{}: not a kumo store", folder.display()));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     for (format, text) in [
-        ("kumo store 4\n", "store format 4, this program knows 3"),
+        ("kumo store 5\n", "store format 5, this program knows 4"),
         ("kumo store 0\n", "not a kumo store"),
         ("kumo store 1", "not a kumo store"),
         ("kumo log 1\n", "not a kumo store"),

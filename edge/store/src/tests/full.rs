@@ -15,7 +15,7 @@ fn a_full_disk_refuses_and_recovers() {
         let mut random = Random(seed);
         let mut model = Model::new();
         let (mut refused, mut clock) = (0, 0);
-        disk.limit(Some(ROOM_BYTES + 20_000 + seed * 100));
+        disk.limit(Some(2 * ROOM_BYTES + 20_000 + seed * 100));
         while refused < 20 {
             clock += 1;
             let (key, record) = (key(1000 + clock), record(clock, random.below(200) as usize));
@@ -145,9 +145,9 @@ fn a_note_that_fits_is_taken_though_no_room_can_be_reserved() {
     let disk = FaultyDisk::default();
     let (core, _) = open(&disk, Sync::Always).unwrap();
     assert_eq!(core.trouble(), None);
-    let used: u64 = disk.names().iter().map(|path| disk.content(path).len() as u64).sum();
+    let used: u64 = disk.names().iter().map(|path| disk.space(path)).sum();
     // The first takes the room; for a second one there is not enough.
-    disk.limit(Some(used + 2 * ROOM_BYTES - 1));
+    disk.limit(Some(used + ROOM_BYTES - 1));
     for name in ["lives", "cluster", "space"] {
         core.put_note(name, b"small").unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(core.note(name), Ok(Some(b"small".to_vec())));

@@ -14,6 +14,7 @@ mod model;
 mod properties;
 mod reserve;
 mod unfinished;
+mod vanished;
 
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
