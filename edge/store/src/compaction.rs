@@ -278,6 +278,11 @@ impl Files {
         self.folder.list(|| self.log.roster())
     }
 
+    /// Says on the disk how far it has the log.
+    pub fn list_end(&self) -> Result<(), Fault> {
+        self.folder.list_end(self.log.roster())
+    }
+
     /// Says on the disk that a segment is not needed, before its file goes: a start would miss it.
     fn leave_out(&self, segment: &Segment) -> Result<(), Fault> {
         segment.leaving.store(true, Ordering::Release);

@@ -251,7 +251,8 @@ impl Core {
             Sync::None => return files.log.flush(),
             Sync::Interval(_) | Sync::Always => files.log.sync()?,
         }
-        // Without it nothing is lost: a disk that is full has no room for it.
+        // Without them nothing is lost: a disk that is full has no room for them.
+        let _ = files.list_end();
         let _ = files.log.write_mark();
         Ok(())
     }

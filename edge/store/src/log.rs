@@ -300,7 +300,8 @@ impl Log {
     }
 
     pub fn roster(&self) -> Roster {
-        Roster::of(self.segments().values())
+        let synced = self.safe_upto();
+        Roster::of(self.segments().values(), synced)
     }
 
     pub fn file_bytes(&self) -> u64 {

@@ -89,7 +89,8 @@ impl<'a> Recovery<'a> {
         recovery.judge()?;
         if access == Access::Write {
             let staying = recovery.segments.values().filter(|one| Some(one.number) != recovery.spare);
-            folder.begin(Roster::of(staying))?;
+            let (number, offset) = recovery.synced;
+            folder.begin(Roster::of(staying, u64::from(number) << 32 | offset))?;
             recovery.drop_spare()?;
             recovery.make_ready()?;
             folder.made()?;
@@ -110,6 +111,7 @@ impl<'a> Recovery<'a> {
         if let Some(number) = roster.as_ref().and_then(|roster| roster.vanished(&numbers)) {
             return Err(self.folder.lacks(&segment_name(number), Lack::Missing));
         }
+        self.synced = roster.as_ref().map_or(self.synced, Roster::synced);
         // Nobody knows what became of a copy on its way: before a store is made of it, all of it is read.
         let whole = self.options.verify || (self.folder.copy && self.access == Access::Write);
         for number in &numbers {
@@ -201,8 +203,8 @@ impl<'a> Recovery<'a> {
             }
             let suspect = self.suspect(segment, offset, written)?;
             self.suspects.push(suspect);
-        } else if endless {
-            // Its end is missing, which only its marks can tell from an end that was never written.
+        } else if sealed.is_none() {
+            // Its end may be missing, which only marks and the roster can tell from an end that was never written.
             self.suspects.push(Suspect { number: segment.number, offset: written, bytes: 0, inside: false });
         }
         if sealed.is_none() {
@@ -261,7 +263,8 @@ impl<'a> Recovery<'a> {
         for suspect in &self.suspects {
             let segment = &self.segments[&suspect.number];
             if suspect.inside || self.synced > (suspect.number, suspect.offset) {
-                return Err(segment.damage(suspect.offset, "wrong checksum"));
+                let what = if suspect.bytes == 0 { "its end is missing" } else { "wrong checksum" };
+                return Err(segment.damage(suspect.offset, what));
             }
             segment.written.store(suspect.offset, Ordering::Relaxed);
             if suspect.bytes > 0 {

@@ -1,4 +1,4 @@
-//! [`Roster`]: which segments a store has, so that a start misses one whose file vanished.
+//! [`Roster`]: which segments a store has, so that a start misses one whose file vanished or was cut short.
 
 use crate::error::{Lack, OpenError};
 use crate::folder::{Folder, Format};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The segments of a store, in the file [`ROSTER`], which is written like a note. For each of them, in order:
+/// The segments of a store, in the file [`ROSTER`], which is written like a note:
 ///
-/// | offset | size | field     |
-/// |--------|------|-----------|
-/// |      0 |    4 | number    |
-/// |      4 |    4 | its salt  |
+/// | offset | size | field                                                           |
+/// |--------|------|-----------------------------------------------------------------|
+/// |      0 |    8 | the log was on the disk up to there: segment 4, offset in it 4  |
+/// |      8 |  8 n | of each segment, in order: its number 4, its salt 4             |
 ///
 /// All numbers are big-endian.
 ///
@@ -23,13 +23,22 @@ use std::sync::atomic::Ordering;
 /// removal was cut short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
+    /// A mark of the log, as of the last change of the segments, or of the end: what is below never was an end that a crash
+    /// tore.
+    synced: u64,
     salts: BTreeMap<u32, u32>,
 }
 
 impl Roster {
-    pub fn of<'a>(segments: impl Iterator<Item = &'a Arc<Segment>>) -> Roster {
+    pub fn of<'a>(segments: impl Iterator<Item = &'a Arc<Segment>>, synced: u64) -> Roster {
         let staying = segments.filter(|segment| !segment.leaving.load(Ordering::Acquire));
-        Roster { salts: staying.map(|segment| (segment.number, segment.salt)).take(SEGMENTS_MAX).collect() }
+        let salts = staying.map(|segment| (segment.number, segment.salt)).take(SEGMENTS_MAX).collect();
+        Roster { synced, salts }
+    }
+
+    /// Up to this segment, and this offset in it, the log was on the disk.
+    pub fn synced(&self) -> (u32, u64) {
+        ((self.synced >> 32) as u32, self.synced & u64::from(u32::MAX))
     }
 
     /// The first that is not among these, which are in order.
@@ -47,20 +56,16 @@ impl Roster {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        self.salts
-            .iter()
-            .flat_map(|(number, salt)| [number.to_be_bytes(), salt.to_be_bytes()])
-            .flatten()
-            .collect()
+        let entries = self.salts.iter().flat_map(|(number, salt)| [number.to_be_bytes(), salt.to_be_bytes()]);
+        self.synced.to_be_bytes().into_iter().chain(entries.flatten()).collect()
     }
 
     /// None: not what was written.
     fn parse(bytes: &[u8]) -> Option<Roster> {
-        let (entries, []) = bytes.as_chunks::<{ ENTRY_BYTES }>() else { return None };
+        let ([synced, entries @ ..], []) = bytes.as_chunks::<{ ENTRY_BYTES }>() else { return None };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-        Some(Roster {
-            salts: entries.iter().map(|entry| (number(&entry[..4]), number(&entry[4..]))).collect(),
-        })
+        let salts = entries.iter().map(|entry| (number(&entry[..4]), number(&entry[4..]))).collect();
+        Some(Roster { synced: u64::from_be_bytes(*synced), salts })
     }
 }
 
@@ -84,9 +89,23 @@ impl Folder {
         }
         let mut listed = self.listed.lock().expect("no panic under this lock");
         let roster = segments();
-        if listed.as_ref() == Some(&roster) {
+        if listed.as_ref().is_some_and(|listed| listed.salts == roster.salts) {
             return Ok(());
         }
+        self.write_list(&mut listed, roster)
+    }
+
+    /// Says how far the log is on the disk, which stays so: nothing is appended before the next start.
+    pub fn list_end(&self, end: Roster) -> Result<(), Fault> {
+        let mut listed = self.listed.lock().expect("no panic under this lock");
+        if !self.lists.load(Ordering::Acquire) || listed.as_ref() == Some(&end) {
+            return Ok(());
+        }
+        self.write_list(&mut listed, end)
+    }
+
+    fn write_list(&self, listed: &mut Option<Roster>, mut roster: Roster) -> Result<(), Fault> {
+        roster.synced = listed.as_ref().map_or(roster.synced, |listed| listed.synced.max(roster.synced));
         // Until it is written the disk may have either.
         *listed = None;
         let bytes = roster.bytes();
@@ -133,4 +152,4 @@ pub const ROSTER: &str = "SEGMENTS";
 const ENTRY_BYTES: usize = 8;
 
 /// As many as fit into a note: 4 TiB of segments of the usual size. Of what is beyond, the newest, nothing can be said.
-const SEGMENTS_MAX: usize = NOTE_BYTES_MAX / ENTRY_BYTES;
+const SEGMENTS_MAX: usize = NOTE_BYTES_MAX / ENTRY_BYTES - 1;

@@ -346,3 +346,30 @@ fn garbage_goes_though_there_is_no_room_for_the_next_roster() {
     let (core, _) = open(&disk, Sync::Always).unwrap();
     assert_eq!(content(&core), before);
 }
+
+/// A file that somebody cut short, or a repair of the file system: no crash tears what was synced before a clean stop.
+#[test]
+fn an_end_that_vanished_is_noticed() {
+    let (disk, model) = sample();
+    let last = segments(&disk).pop().unwrap();
+    let whole = disk.content(&last);
+    let (mut refused, mut opened) = (0, 0);
+    for length in 0..whole.len() {
+        let copy = disk.copy();
+        copy.set_content(&last, whole[..length].to_vec());
+        let before = files(&copy);
+        match refusal(&copy) {
+            Some(text) => {
+                assert!(text.contains(last.to_str().unwrap()) && text.contains("damaged at offset"), "{text}");
+                assert!(files(&copy) == before, "nothing was changed");
+                refused += 1;
+            }
+            None => {
+                assert_eq!(content(&open(&copy, Sync::Always).unwrap().0), model, "{length}");
+                opened += 1;
+            }
+        }
+    }
+    // Only the mark at the very end is nobody's record.
+    assert!(refused > 100 && opened < 50, "{refused} refused, {opened} opened");
+}
