@@ -280,7 +280,7 @@ impl Files {
 
     /// Says on the disk how far it has the log.
     pub fn list_end(&self) -> Result<(), Fault> {
-        self.folder.list_end(self.log.roster())
+        if self.log.has_grown() { self.folder.list_end(self.log.roster()) } else { Ok(()) }
     }
 
     /// Says on the disk that a segment is not needed, before its file goes: a start would miss it.

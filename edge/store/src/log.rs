@@ -210,6 +210,12 @@ impl Log {
         self.write_out(&mut tail)
     }
 
+    /// Something was appended since recovery. A log that was only opened stays as it is.
+    pub fn has_grown(&self) -> bool {
+        let tail = self.tail();
+        tail.end() > HEADER_BYTES && self.found != Some((tail.active.number, tail.end()))
+    }
+
     /// The end of the log: grows with every record.
     pub fn mark(&self) -> u64 {
         self.tail().mark()

@@ -360,7 +360,10 @@ fn an_end_that_vanished_is_noticed() {
         let before = files(&copy);
         match refusal(&copy) {
             Some(text) => {
-                assert!(text.contains(last.to_str().unwrap()) && text.contains("damaged at offset"), "{text}");
+                assert!(
+                    text.contains(last.to_str().unwrap()) && text.contains("damaged at offset"),
+                    "{text}"
+                );
                 assert!(files(&copy) == before, "nothing was changed");
                 refused += 1;
             }
