@@ -264,6 +264,11 @@ impl Hub {
         self.get(id).map_or(0, |connection| connection.left)
     }
 
+    /// The same of all clients.
+    pub fn left_of_all(&self) -> usize {
+        self.left
+    }
+
     /// Whoever is there asks for more than it reads: from now on it waits.
     pub fn slow(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {

@@ -40,6 +40,14 @@ impl Stopwatch {
         }
     }
 
+    /// It begins anew, perhaps with another number.
+    pub fn forget(&mut self, key: (u64, u64)) {
+        let slot = &mut self.slots[place(key)];
+        if slot.key == key {
+            slot.used = false;
+        }
+    }
+
     /// The turn's answers are written. The clock is read once for all of them.
     pub fn written(&mut self, latencies: &[Latency]) {
         if self.answered.is_empty() {
@@ -76,6 +84,11 @@ mod tests {
         watch.written(&latencies);
         let count = |kind: usize| latencies[kind].buckets().iter().sum::<u64>();
         assert_eq!((count(0), count(1)), (0, 1));
+        watch.came(clock::now(), (7, 3), 1);
+        watch.forget((7, 3));
+        watch.answered((7, 3));
+        watch.written(&latencies);
+        assert_eq!(count(1), 1);
     }
 
     #[test]

@@ -5,6 +5,16 @@ use kumo_paxos::Time;
 
 /// What the answers under way are taken for, and how much that may be.
 ///
+/// Each is taken for what its client read and wrote lately, and those that are under way already for what it reads now: when
+/// the first of many turns out large, the others count as large at once, and everybody's next calls see it.
+///
+/// That comes too late for what is under way: a thousand that were taken for small ones may bring a gigabyte. So a value that
+/// is more than twice what it was taken for is a surprise. It is held if its client holds nothing else, or if what is held
+/// for all clients is no more than the budget with it. Else it is let go, and asked for again in its place, when there is
+/// memory for as much as it was; then it is let go only if it has doubled, so everybody is answered. Two gets of one key
+/// that are under way together may be carried out in either order, so the second time is as good as the first. A touch is
+/// not done twice: it is taken for more from the start, and held.
+///
 /// Small values of clients that await none have a quarter more, of their own: they need not stand in line with large ones,
 /// nor those with them.
 ///
@@ -80,6 +90,26 @@ impl Budget {
         Grant { bytes, is_light, period: self.period }
     }
 
+    /// What a client's calls under way are taken for beyond their grants is so much now. What is added to it is as recent as
+    /// a call that begins now, and may be slow like one.
+    pub fn doubt(&mut self, doubt: &mut Grant, bytes: usize) {
+        if bytes == doubt.bytes {
+            return;
+        }
+        let period = if bytes > doubt.bytes { self.period } else { doubt.period };
+        self.give_back(std::mem::take(doubt));
+        *doubt = Grant { bytes, is_light: false, period };
+        self.bytes += bytes;
+        if let Some(recent) = self.recent.get_mut((self.period - period) as usize) {
+            *recent += bytes;
+        }
+    }
+
+    /// Whether a surprise of so many bytes may be held, beside those that clients hold already.
+    pub fn holds(&self, bytes: usize, held: usize) -> bool {
+        held + bytes <= self.bytes_max
+    }
+
     pub fn give_back(&mut self, grant: Grant) {
         if grant.is_light {
             self.light -= grant.bytes;
@@ -98,7 +128,7 @@ impl Budget {
         if next == 0 || (!round.crowded && fits(self.bytes)) {
             return Verdict::Fits;
         }
-        let is_light = next <= LIGHT_BYTES_MAX && !client.awaits_values();
+        let is_light = client.asks_small(LIGHT_BYTES_MAX) && !client.awaits_values();
         if is_light && self.light + next <= self.bytes_max / 4 {
             return Verdict::Light;
         }
@@ -111,6 +141,13 @@ impl Budget {
         }
         round.spent = true;
         Verdict::Waits
+    }
+}
+
+impl Grant {
+    /// A value of so many bytes is far more than its call was taken for.
+    pub fn is_surprised(&self, bytes: usize) -> bool {
+        bytes / 2 > self.bytes
     }
 }
 
@@ -154,5 +191,20 @@ mod tests {
         assert_eq!((budget.bytes, budget.light), (0, 20), "what is light takes nothing from the others");
         budget.give_back(light);
         assert_eq!((budget.bytes, budget.light), (0, 0));
+    }
+
+    #[test]
+    fn doubts_become_slow_as_the_calls_that_they_are_about() {
+        let (mut budget, mut doubt) = (Budget::new(100), Grant::default());
+        budget.doubt(&mut doubt, 80);
+        budget.advance(Time(PERIOD_MICROS));
+        budget.doubt(&mut doubt, 60);
+        assert_eq!((budget.bytes, budget.recent), (60, [0, 60]), "less of the same");
+        budget.doubt(&mut doubt, 70);
+        assert_eq!((budget.bytes, budget.recent), (70, [70, 0]));
+        budget.advance(Time(3 * PERIOD_MICROS));
+        assert_eq!((budget.bytes, budget.recent), (70, [0, 0]));
+        budget.doubt(&mut doubt, 0);
+        assert_eq!((budget.bytes, budget.recent), (0, [0, 0]));
     }
 }

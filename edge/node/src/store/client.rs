@@ -1,5 +1,6 @@
 //! [`Client`]: one memcached connection: what it asked and was not told yet, and how much more it may ask.
 
+use super::budget::Grant;
 use super::clients::{KEYS_MAX, Ticket};
 use super::request::{Entry, Part};
 use super::room::Share;
@@ -30,6 +31,8 @@ pub struct Client {
     /// Of these, those that are answered with values, and what the values are taken for.
     reads: usize,
     read_bytes: usize,
+    /// What they are taken for beyond that since it reads larger ones, as the budget has it.
+    pub doubt: Grant,
     /// Bytes of the values that `entries` hold: they stand behind a request that is not answered.
     pub unwritten: usize,
     /// Bytes of what it was answered on the spot since it had taken all its answers.
@@ -63,6 +66,7 @@ impl Client {
             calls: 0,
             reads: 0,
             read_bytes: 0,
+            doubt: Grant::default(),
             unwritten: 0,
             said: 0,
             value_bytes: VALUE_BYTES_FIRST,
@@ -130,17 +134,32 @@ impl Client {
     /// Its next call may be under way beside the others: values are fewer than requests may be.
     pub fn has_room(&self) -> bool {
         let next = self.next_bytes();
-        let reads = self.reads < ENTRIES_MIN || self.read_bytes + next <= ANSWER_BYTES_MAX;
+        let reads = self.reads < ENTRIES_MIN || self.awaited_bytes() + next <= ANSWER_BYTES_MAX;
         self.calls < self.window() && (next == 0 || reads)
     }
 
     /// What the answer to its next call is taken for.
     pub fn next_bytes(&self) -> usize {
-        let Some((_, part)) = self.uncalled.front() else { return 0 };
+        let Some((ticket, part)) = self.uncalled.front() else { return 0 };
         match &part.operation {
-            Operation::Get | Operation::GetAndTouch { .. } => self.value_bytes.max(CALL_BYTES_MIN),
+            Operation::Get => self.value_bytes.max(CALL_BYTES_MIN).max(ticket.let_go_bytes),
+            Operation::GetAndTouch { .. } => self.value_bytes.max(TOUCH_BYTES_MIN),
             _answered_in_a_line => 0,
         }
+    }
+
+    /// As far as anybody knows, the answer to its next call is not longer than that.
+    pub fn asks_small(&self, bytes_max: usize) -> bool {
+        let let_go_bytes = self.uncalled.front().map_or(0, |(ticket, _)| ticket.let_go_bytes);
+        self.value_bytes.max(let_go_bytes) <= bytes_max
+    }
+
+    /// Its next call is for what it is told next: all that it holds waits behind that.
+    pub fn asks_first(&self) -> bool {
+        let (Some((ticket, _)), Some(entry)) = (self.uncalled.front(), self.entries.front()) else {
+            return false;
+        };
+        ticket.place() == (self.answered, entry.next() as u32)
     }
 
     /// Some of its calls will be answered with values.
@@ -148,9 +167,14 @@ impl Client {
         self.reads > 0
     }
 
-    /// What they are taken for.
+    /// What they are taken for: each for as much as values are now, whatever it was when it was called.
     pub fn awaited_bytes(&self) -> usize {
-        self.read_bytes
+        self.read_bytes.max(self.reads * self.value_bytes)
+    }
+
+    /// As much of that as their grants are not for.
+    pub fn doubtful_bytes(&self) -> usize {
+        self.awaited_bytes() - self.read_bytes
     }
 
     /// A call is under way whose answer is taken for so much.
@@ -170,6 +194,17 @@ impl Client {
     /// A value of so many bytes was read or written; 0: a request without one.
     pub fn learn(&mut self, bytes: usize) {
         self.value_bytes = (self.value_bytes * 3 + bytes) / 4;
+    }
+
+    /// A value of so many bytes came that could not be held. Its next ones are taken for as much at once.
+    pub fn let_go(&mut self, bytes: usize) {
+        self.value_bytes = self.value_bytes.max(bytes);
+    }
+
+    /// Its part waits for a turn once more, before those that come after it.
+    pub fn put_back(&mut self, ticket: Ticket, part: Part) {
+        let at = self.uncalled.partition_point(|(other, _)| other.place() < ticket.place());
+        self.uncalled.insert(at, (ticket, part));
     }
 
     /// A request before it on the same key is under way, and one of the two writes.
@@ -228,6 +263,9 @@ const UNCALLED_MAX: usize = 4096;
 
 /// What an answer is taken for at least: who got small values may ask for large ones next.
 const CALL_BYTES_MIN: usize = 48 * 1024;
+
+/// The same of one that touches. It cannot be asked for again, so it has to be held however large it is.
+const TOUCH_BYTES_MIN: usize = 256 * 1024;
 
 /// What a connection's values are taken for before it got any: the largest that there are, unless told otherwise.
 const VALUE_BYTES_FIRST: usize = 1024 * 1024;

@@ -12,7 +12,7 @@ use super::room::Room;
 use crate::hub::Hub;
 use crate::metrics::{Stopwatch, WorkerMetrics};
 use bytes::Bytes;
-use kumo_cluster::{Answer, GatewayError, GatewayInput, Reply};
+use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::Decoder;
@@ -43,6 +43,8 @@ pub struct Clients {
     room: Room,
     /// Bytes of the answers on the spot in this turn.
     said: usize,
+    /// Bytes of the surprises that are held since this turn began; the hub does not count them yet.
+    surprises: usize,
     metrics: Arc<WorkerMetrics>,
     stopwatch: Stopwatch,
     /// Calls of the request that is being read; empty between two of them.
@@ -64,6 +66,15 @@ pub struct Ticket {
     /// What its answer was taken for, and what it writes.
     grant: Grant,
     written_bytes: usize,
+    /// How large its answer was when it came and could not be held; 0: it did not come yet.
+    pub let_go_bytes: usize,
+}
+
+impl Ticket {
+    /// The order in which a client is told of its calls.
+    pub fn place(&self) -> (u64, u32) {
+        (self.entry, self.part)
+    }
 }
 
 impl Clients {
@@ -79,6 +90,7 @@ impl Clients {
             budget: Budget::new(UNKNOWN_BYTES_MAX / shared.config.workers),
             room: Room::new(SENT_BYTES_MAX / shared.config.workers),
             said: 0,
+            surprises: 0,
             shared,
             metrics,
             stopwatch: Stopwatch::new(),
@@ -105,8 +117,9 @@ impl Clients {
 
     /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
     pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
-        let Some(client) = self.clients.remove(&id) else { return };
+        let Some(mut client) = self.clients.remove(&id) else { return };
         self.room.leave(id, &client.share);
+        self.budget.doubt(&mut client.doubt, 0);
         if client.stalled {
             self.stalled.retain(|stalled| *stalled != id);
         }
@@ -137,7 +150,7 @@ impl Clients {
     /// All sockets had their turn. Answers flushes that were put off, and begins the one that is due.
     pub fn timeout(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
-        self.said = 0;
+        (self.said, self.surprises) = (0, 0);
         self.let_in(now, hub, inputs);
         self.issue_stalled(hub, inputs);
         // Behind the one that is answered the next may have come to its turn.
@@ -270,8 +283,15 @@ impl Clients {
         let Some(ticket_here) = self.tickets.get_mut(ticket as usize) else { return };
         let taken = std::mem::take(ticket_here);
         self.free.push(ticket as u32);
-        self.stopwatch.answered((0, ticket));
         self.budget.give_back(taken.grant);
+        if let Ok(Answer::Reply(Reply::Value { data, .. })) = &result
+            && taken.grant.is_surprised(data.len())
+            && !self.holds(&taken, data.len(), hub)
+        {
+            self.stopwatch.forget((0, ticket));
+            return self.ask_again(taken, data.len(), hub, inputs);
+        }
+        self.stopwatch.answered((0, ticket));
         let Ticket { client: Some(id), entry, part, key, writes, operation, written_bytes, grant, .. } =
             taken
         else {
@@ -292,6 +312,8 @@ impl Clients {
             _no_value => written_bytes,
         };
         client.learn(bytes);
+        let doubtful = client.doubtful_bytes();
+        self.budget.doubt(&mut client.doubt, doubtful);
         let Some(at) = entry.checked_sub(client.answered) else { return };
         let Some(entry) = client.entries.get_mut(at as usize) else { return };
         // A failure drops what came behind it.
@@ -304,6 +326,38 @@ impl Clients {
         }
         self.issue(id, hub, inputs);
         self.resume(now, id, hub, inputs);
+    }
+
+    /// Whether a value may stay that is a surprise: there is memory to hold it until its client has read it, or it is not
+    /// held at all, or cannot be asked for again.
+    fn holds(&mut self, ticket: &Ticket, bytes: usize, hub: &Hub) -> bool {
+        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get(&id)?))) else {
+            return true;
+        };
+        let entry = ticket.entry.checked_sub(client.answered).and_then(|at| client.entries.get(at as usize));
+        if ticket.writes || !entry.is_some_and(|entry| entry.tells(ticket.part as usize)) {
+            return true;
+        }
+        let has_nothing = hub.backlog(id) == 0 && client.unwritten == 0;
+        let held = hub.left_of_all() + self.room.bytes() + self.surprises;
+        let holds = has_nothing || self.budget.holds(bytes, held);
+        self.surprises += if holds { bytes } else { 0 };
+        holds
+    }
+
+    /// A value came that cannot be held. Its request waits as if it had not been called, and is taken for as much now.
+    fn ask_again(&mut self, mut ticket: Ticket, bytes: usize, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
+        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get_mut(&id)?))) else {
+            return;
+        };
+        client.returned(ticket.grant.bytes);
+        client.let_go(bytes);
+        let doubtful = client.doubtful_bytes();
+        self.budget.doubt(&mut client.doubt, doubtful);
+        ticket.let_go_bytes = bytes;
+        let part = Part { key: ticket.key.clone(), operation: Operation::Get };
+        client.put_back(ticket, part);
+        self.issue(id, hub, inputs);
     }
 
     /// Writes the answers that are whole, from the first on.
@@ -344,7 +398,9 @@ fn count(id: ConnectionId, client: &mut Client, room: &mut Room, hub: &mut Hub) 
 /// A call of the client's may be under way.
 fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
     let unwritten_max = if hub.is_short() { 0 } else { UNWRITTEN_BYTES_MAX };
-    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX || client.unwritten > unwritten_max {
+    // What was let go and stands before all that is held must come, for the rest to go.
+    let holds_much = client.unwritten > unwritten_max && !client.asks_first();
+    if !client.has_room() || hub.backlog(id) > BACKLOG_BYTES_MAX || holds_much {
         return false;
     }
     // Who has not read all may not read what is on its way either.
@@ -359,7 +415,8 @@ fn has_room(id: ConnectionId, client: &Client, hub: &Hub) -> bool {
 pub const KEYS_MAX: usize = 16_384;
 
 /// Answers under way over a whole gateway, whose sizes nobody knows before they come: each is taken for what its client
-/// read and wrote lately. Without it, clients that ask for large values at once fill the memory.
+/// read and wrote lately. Without it, clients that ask for large values at once fill the memory. As much again may be held
+/// of those that turned out far larger, beside one of each client.
 const UNKNOWN_BYTES_MAX: usize = 48 * 1024 * 1024;
 
 /// What clients of a whole gateway have sent and were not answered, beyond what each has free. Half of what the cores let

@@ -215,6 +215,22 @@ impl Entry {
         self.open == 0
     }
 
+    /// Which part is told next.
+    pub fn next(&self) -> usize {
+        match &self.how {
+            How::Get { written, .. } => *written,
+            How::Said(_) | How::Describe { .. } | How::Write { .. } => 0,
+        }
+    }
+
+    /// The client is told of that part: it does not stand behind a failure.
+    pub fn tells(&self, part: usize) -> bool {
+        match &self.how {
+            How::Get { end, .. } => part <= *end,
+            How::Said(_) | How::Describe { .. } | How::Write { .. } => true,
+        }
+    }
+
     /// Bytes of the values that wait in it to be told.
     pub fn held(&self) -> usize {
         self.held

@@ -49,6 +49,11 @@ impl Room {
         Room { bytes_max, bytes: 0, line: VecDeque::new(), look_after: Time(0) }
     }
 
+    /// What clients hold of it.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Nothing is left of it.
     pub fn is_short(&self) -> bool {
         self.bytes >= self.bytes_max

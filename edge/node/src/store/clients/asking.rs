@@ -173,6 +173,7 @@ impl Clients {
                         came: now,
                         grant: Grant::default(),
                         written_bytes: part.written_bytes(),
+                        let_go_bytes: 0,
                     };
                     client.uncalled.push_back((ticket, part));
                 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 mod room;
 mod said;
+mod surprise;
 
 /// A worker's clients and sockets, and the calls that nobody answered yet.
 struct Desk {
