@@ -195,6 +195,11 @@ impl<S: Store> Server<S> {
                 // What it holds is not known yet, or too much is under way: on from here in a later turn.
                 return;
             }
+            let waits = |pending: &Pending| self.waits_for_copies(&key, pending);
+            if mine && self.pending.get(&key).is_some_and(waits) {
+                // In another space the flush would begin anew anyway.
+                return self.flush_refused(Refusal::FewCopies);
+            }
             let Some(flush) = self.flushes.open.front_mut() else { return };
             flush.after = Some(key.clone());
             if mine && self.pending.contains_key(&key) && !self.unread.contains(&key) {

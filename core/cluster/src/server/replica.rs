@@ -89,13 +89,13 @@ impl<S: Store> Server<S> {
         // While Catching, what is from before never wins, whatever the stamps. (Rule 6)
         let compared =
             !catching || self.replicated.contains(key) || self.settings.broken.is(Mutation::CatchingOldWins);
-        let compared = compared && !self.is_marked_before(key);
         let stored =
             head.map_or(Stamp::default(), |head| if compared { head.stamp } else { Stamp::default() });
-        if stored > record.stamp {
+        if stored > record.stamp && !self.is_marked_before(key) {
             return Ok(false);
         }
-        if stored < record.stamp {
+        // A full disk need not take again what it has.
+        if stored != record.stamp {
             self.store.put(key.hash, &key.key, record)?;
         }
         if catching && !self.replicated.contains(key) {

@@ -2,7 +2,11 @@
 
 use super::house::{House, set};
 use bytes::Bytes;
-use kumo_cluster::{Answer, Job, MemberState, Operation, Refusal, Reply, StoreKey, Table};
+use kumo_cluster::{
+    Answer, GatewayId, Job, MemberState, Message, Operation, Refusal, Reply, RequestId, ServerInput,
+    StoreKey, Table,
+};
+use kumo_session::ConnectionId;
 
 fn done(answer: Option<Answer>) {
     assert!(matches!(answer, Some(Answer::Reply(Reply::Done { .. }))), "{answer:?}");
@@ -58,6 +62,21 @@ fn what_stands_behind_it_is_refused() {
     assert_eq!(house.answers.get(&3).cloned(), refused, "it stood there before");
     assert_eq!(house.ask(0, 4, 2, &key, set("d")), refused);
     assert_eq!(house.answers.get(&2), None, "it was stamped, and is never undone");
+}
+
+fn flush(house: &mut House, gateway: u64, key: &StoreKey) {
+    let id = RequestId { gateway: GatewayId(gateway), seq: 1 };
+    let message = Message::Flush { space: house.space.number, id, lowest_open: 1, prefix: key.key.clone() };
+    house.step(0, ServerInput::Gateway(ConnectionId(gateway), message));
+    house.wait(1_000_000);
+}
+
+#[test]
+fn a_flush_does_not_stand_behind_it() {
+    let (mut house, key) = waiting();
+    house.answers.remove(&1);
+    flush(&mut house, 8, &key);
+    assert_eq!(house.answers.get(&1), Some(&Answer::Refused { reason: Refusal::FewCopies }));
 }
 
 #[test]

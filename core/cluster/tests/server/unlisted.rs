@@ -146,3 +146,17 @@ fn a_copy_is_done_when_it_is_equal() {
     switch(&mut house, vec![1, 2]);
     assert_eq!(value(house.ask(3, 3, 3, &key, Operation::Get)), "a");
 }
+
+/// A full disk need not take again what it has: what was acknowledged is shown by the next primary all the same.
+#[test]
+fn a_full_disk_acknowledges_what_it_has() {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    done(house.ask(0, 1, 1, &key, set("a")));
+    // No watermark has said yet that it is committed.
+    house.disks[1].fill(true);
+    house.disks[2].fill(true);
+    house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+    house.wait(2_000_000);
+    assert_eq!(value(house.ask(1, 2, 2, &key, Operation::Get)), "a");
+}
