@@ -3,7 +3,7 @@
 //! Every message that acts on keys names the sender's hash space. Layouts follow from the field order below
 //! (numbers little-endian, byte strings with a `u32` length, lists with a `u32` count).
 
-use crate::{Alive, GatewayId, KeyHash, Range, Record, RequestId, Space, SpaceNumber, StoreKey};
+use crate::{Alive, GatewayId, KeyHash, Range, Record, RequestId, Space, SpaceNumber, Stamp, StoreKey};
 use bytes::Bytes;
 use kumo_paxos::{CellId, Time};
 use kumo_wire::{wire_enum, wire_struct};
@@ -273,11 +273,12 @@ pub enum Message {
         ticket: u64,
         key: StoreKey,
     },
-    /// `None`: ask again later.
+    /// Nothing found: ask again later. `unreadable`: a version with that stamp is committed, and the primary cannot read it.
     PrimarySays {
         space: SpaceNumber,
         ticket: u64,
         found: Option<Committed>,
+        unreadable: Option<Stamp>,
     },
 
     // Settlement. (Rule 11)
@@ -335,7 +336,7 @@ pub enum Message {
     CopyHeads {
         job: SpaceNumber,
         range: Range,
-        heads: Vec<(StoreKey, crate::Stamp)>,
+        heads: Vec<(StoreKey, Stamp)>,
     },
     /// The receiver of a bucket holds more in its range than it can look at in one step: only up to there.
     CopyNarrow {
@@ -487,7 +488,7 @@ wire_enum!(Message {
     9 = Confirm { space, ticket },
     10 = Confirmed { space, ticket },
     11 = AskPrimary { space, ticket, key },
-    12 = PrimarySays { space, ticket, found },
+    12 = PrimarySays { space, ticket, found, unreadable },
     13 = Settle { space, ranges, after },
     14 = Settled { space, unsettled, remembered, lowest_open, next },
     15 = CopyDigest { job, space, range, count, digest },

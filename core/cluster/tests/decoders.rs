@@ -232,6 +232,7 @@ fn messages() -> Vec<Message> {
             space: number,
             ticket,
             found: Some(Committed { record: Some(record(Kind::Value)), settled: true }),
+            unreadable: Some(Stamp { space: number, clock: Clock(9) }),
         },
         Message::Settle { space: number, ranges: vec![range()], after: Some(Upto::Marked { upto: key() }) },
         Message::Settled {

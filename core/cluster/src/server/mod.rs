@@ -274,8 +274,8 @@ impl<S: Store> Server<S> {
             Message::Confirm { space, ticket } => self.confirm(from, space, ticket, effects),
             Message::Confirmed { space, ticket } => self.confirmed(now, from, space, ticket, effects),
             Message::AskPrimary { space, ticket, key } => self.asked(now, from, space, ticket, key, effects),
-            Message::PrimarySays { space, ticket, found } => {
-                self.primary_says(now, space, ticket, found, effects);
+            Message::PrimarySays { space, ticket, found, unreadable } => {
+                self.primary_says(now, space, ticket, found, unreadable, effects);
             }
             Message::Settle { space, ranges, after } => self.settle(from, space, ranges, after, effects),
             Message::Settled { .. } => self.settled(now, from, message, effects),

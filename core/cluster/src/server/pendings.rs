@@ -30,8 +30,6 @@ pub(crate) struct Pending {
     pub shows_old: bool,
     /// By a settlement: it may have been answered already.
     pub taken_over: bool,
-    /// The store may have this very version, but does not show it.
-    pub unshown: bool,
     /// A write that could not be read, in whose place this one is, with who waits for its answer: it was done before this
     /// one, and is known to be when this one is committed.
     pub over: Option<Box<Over>>,
@@ -145,7 +143,6 @@ impl Pending {
             frames: Frames::default(),
             shows_old: true,
             taken_over: false,
-            unshown: false,
             over: None,
             queue: VecDeque::new(),
         }
@@ -190,7 +187,8 @@ impl Pending {
     }
 }
 
-fn bytes_of(request: &Request) -> usize {
+/// What it takes to keep a request.
+pub(super) fn bytes_of(request: &Request) -> usize {
     let data = match &request.operation {
         Operation::Set { data, .. }
         | Operation::Cas { data, .. }

@@ -4,11 +4,12 @@ use super::Server;
 use super::expire::Expiry;
 use super::ids::Known;
 use super::judge::{self, Verdict};
+use super::pendings::bytes_of;
 use super::unread::unread_fault;
 use super::world::State;
 use crate::{
     Answer, Committed, Fault, KeyHash, Kind, Message, Mutation, Operation, Record, Refusal, Request,
-    RequestId, ServerEffect, ServerId, SpaceNumber, Store, StoreKey,
+    RequestId, ServerEffect, ServerId, SpaceNumber, Stamp, Store, StoreKey,
 };
 use bytes::Bytes;
 use kumo_paxos::Time;
@@ -21,6 +22,8 @@ pub(crate) struct Reads {
     /// Without a lease: answered when a round of confirmations that began after they came is complete.
     unleased: VecDeque<(ConnectionId, Request)>,
     round: Option<Round>,
+    /// What both of them keep. A negative answer waits with all that its write would have stored.
+    bytes: usize,
     /// Asked of a primary.
     asked: BTreeMap<u64, Asked>,
     ticket: u64,
@@ -47,7 +50,7 @@ struct Asked {
 #[derive(Clone, Debug)]
 enum Wanted {
     /// Passed on to a gateway.
-    Read(ConnectionId, u64),
+    Read(ConnectionId, u64, StoreKey),
     /// Clears a mark that no watermark will.
     Mark(StoreKey),
 }
@@ -56,6 +59,15 @@ impl Reads {
     pub fn len(&self) -> usize {
         let in_round = self.round.as_ref().map_or(0, |round| round.reads.len());
         self.unleased.len() + in_round + self.asked.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.unleased.len() >= UNLEASED_MAX || self.bytes >= UNLEASED_BYTES_MAX
+    }
+
+    /// They wait no more.
+    fn released(&mut self, reads: &[(ConnectionId, Request)]) {
+        self.bytes -= reads.iter().map(|(_, request)| bytes_of(request)).sum::<usize>();
     }
 }
 
@@ -141,7 +153,7 @@ impl<S: Store> Server<S> {
         }
         match primary {
             Some(primary) if self.links[usize::from(primary)].up && self.reads.asked.len() < ASKED_MAX => {
-                self.ask(now, primary, key, Wanted::Read(from, seq), effects);
+                self.ask(now, primary, key.clone(), Wanted::Read(from, seq, key), effects);
             }
             _nobody => self.answer(from, seq, Answer::Wait, effects),
         }
@@ -210,8 +222,22 @@ impl<S: Store> Server<S> {
         let piece = world.piece(key.hash);
         let mine = world.is_primary(world.arc(piece)) && piece.state == State::Normal;
         let mine = mine && self.expire_first(now, &key, effects) == Expiry::Settled;
-        let found = if mine { self.committed(now, &key).ok().flatten() } else { None };
-        effects.push(ServerEffect::Server(from, Message::PrimarySays { space, ticket, found }));
+        let (found, unreadable) = match mine.then(|| self.committed(now, &key)) {
+            Some(Ok(found)) => (found, None),
+            Some(Err(_)) => (None, self.unreadable_stamp(&key)),
+            None => (None, None),
+        };
+        let message = Message::PrimarySays { space, ticket, found, unreadable };
+        effects.push(ServerEffect::Server(from, message));
+    }
+
+    /// At the primary, of a key that it cannot read: which version is committed. Others have it, and need no more to show
+    /// theirs. With a write under way they do not have that one alone any more: what that comes to will be said.
+    fn unreadable_stamp(&self, key: &StoreKey) -> Option<Stamp> {
+        if self.pending.contains_key(key) {
+            return None;
+        }
+        self.store.head(key.hash, &key.key).ok().flatten().map(|head| head.stamp)
     }
 
     pub(super) fn primary_says(
@@ -220,6 +246,7 @@ impl<S: Store> Server<S> {
         space: SpaceNumber,
         ticket: u64,
         found: Option<Committed>,
+        unreadable: Option<Stamp>,
         effects: &mut Vec<ServerEffect>,
     ) {
         // In another space the answer may be of a primary that is none any more.
@@ -228,34 +255,59 @@ impl<S: Store> Server<S> {
         }
         let Some(asked) = self.reads.asked.remove(&ticket) else { return };
         match asked.what {
-            Wanted::Read(from, seq) => {
-                let answer = match found {
-                    None => Answer::Wait,
-                    Some(Committed { record, .. }) => self.shown(now, record.as_ref()),
+            Wanted::Read(from, seq, key) => {
+                let answer = match (found, unreadable) {
+                    (Some(Committed { record, .. }), _) => self.shown(now, record.as_ref()),
+                    (None, Some(stamp)) => self.shown_if_same(now, &key, stamp, effects),
+                    (None, None) => Answer::Wait,
                 };
                 self.answer(from, seq, answer, effects);
             }
-            Wanted::Mark(key) => self.mark_answered(&key, found, effects),
+            Wanted::Mark(key) => self.mark_answered(&key, found, unreadable, effects),
+        }
+    }
+
+    /// What is committed has that stamp, and its primary cannot read it.
+    fn shown_if_same(
+        &self,
+        now: Time,
+        key: &StoreKey,
+        stamp: Stamp,
+        effects: &mut Vec<ServerEffect>,
+    ) -> Answer {
+        match self.store.get(key.hash, &key.key) {
+            Ok(Some(record)) if record.stamp == stamp => self.shown(now, Some(&record)),
+            // This one cannot show it either: yet another owner may.
+            Ok(_other) => Answer::Refused { reason: Refusal::Damaged },
+            Err(fault) => self.hidden_by(&fault, effects),
         }
     }
 
     /// The very version that is marked is committed: it is marked no more. Or it is not, and nothing else is under way: then
-    /// what the primary has takes its place.
-    fn mark_answered(&mut self, key: &StoreKey, found: Option<Committed>, effects: &mut Vec<ServerEffect>) {
-        let Some(Committed { record, settled }) = found else { return };
+    /// what the primary has takes its place. If that cannot be read, nothing does.
+    fn mark_answered(
+        &mut self,
+        key: &StoreKey,
+        found: Option<Committed>,
+        unreadable: Option<Stamp>,
+        effects: &mut Vec<ServerEffect>,
+    ) {
         // A mark of this space came after the question: its watermark clears it.
         let here = self.world.as_ref().map(|world| world.number());
         let Some(mark) = self.dirty.get(key).filter(|mark| Some(mark.epoch) != here) else { return };
         let held = self.store.head(key.hash, &key.key).ok().flatten();
-        let committed = match (held, &record) {
-            (Some(head), Some(record)) => head.stamp == record.stamp,
+        let committed = match (held, &found) {
+            (Some(head), Some(Committed { record: Some(record), .. })) => head.stamp == record.stamp,
             // A tombstone that the primary has collected already.
-            (Some(head), None) => head.kind == Kind::Tombstone,
-            (None, _) => true,
+            (Some(head), Some(Committed { record: None, .. })) => head.kind == Kind::Tombstone,
+            (Some(head), None) => Some(head.stamp) == unreadable,
+            (None, found) => found.is_some(),
         };
         if !committed {
             // Its own write under way may be the one that is marked here, and counts on it.
-            if settled && self.is_marked_before(key) {
+            if let Some(Committed { record, settled: true }) = found
+                && self.is_marked_before(key)
+            {
                 self.put_over_mark(key, record, effects);
             }
             return;
@@ -285,7 +337,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Marks of earlier epochs, whose watermark came too late or got lost: asked of the primary, a few at a time, and all in
-    /// turn. Some stay for long: their primary waits for copies, or cannot read its record.
+    /// turn. Some stay for long: their primary waits for copies, or has another version that it cannot read.
     pub(super) fn ask_about_marks(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         let Some(world) = &self.world else { return };
         let (after, count) = (self.reads.marks_upto.take(), self.settings.limits.marks_asked_max);
@@ -343,9 +395,10 @@ impl<S: Store> Server<S> {
         request: Request,
         effects: &mut Vec<ServerEffect>,
     ) {
-        if self.reads.unleased.len() >= UNLEASED_MAX {
+        if self.reads.is_full() {
             return self.answer(from, request.id.seq, Answer::Wait, effects);
         }
+        self.reads.bytes += bytes_of(&request);
         self.reads.unleased.push_back((from, request));
         self.begin_round(now, effects);
     }
@@ -404,6 +457,7 @@ impl<S: Store> Server<S> {
         if round.reads.is_empty() {
             self.reads.round = None;
         }
+        self.reads.released(&ready);
         for (from, request) in ready {
             self.read_confirmed(now, from, request, effects);
         }
@@ -449,7 +503,7 @@ impl<S: Store> Server<S> {
             self.answer(from, request.id.seq, Answer::Wait, effects);
         }
         for asked in reads.asked.into_values() {
-            if let Wanted::Read(from, seq) = asked.what {
+            if let Wanted::Read(from, seq, _) = asked.what {
                 self.answer(from, seq, Answer::Wait, effects);
             }
         }
@@ -459,6 +513,7 @@ impl<S: Store> Server<S> {
     pub(super) fn reads_tick(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
         if self.reads.round.as_ref().is_some_and(|round| now.since(round.began) > ROUND_MICROS) {
             let reads = self.reads.round.take().map(|round| round.reads).unwrap_or_default();
+            self.reads.released(&reads);
             for (from, request) in reads {
                 self.answer(from, request.id.seq, Answer::Wait, effects);
             }
@@ -469,7 +524,7 @@ impl<S: Store> Server<S> {
             if now.since(oldest.get().began) <= ROUND_MICROS {
                 break;
             }
-            if let Wanted::Read(from, seq) = oldest.remove().what {
+            if let Wanted::Read(from, seq, _) = oldest.remove().what {
                 self.answer(from, seq, Answer::Wait, effects);
             }
         }
@@ -478,6 +533,10 @@ impl<S: Store> Server<S> {
 
 /// Reads that wait for confirmations. Beyond it they are told to ask again.
 const UNLEASED_MAX: usize = 65_536;
+
+/// Their bytes, with those of a round. Reads alone fit in if their keys are of a usual length; the last one to come may be of
+/// any size, or the largest would never be answered.
+const UNLEASED_BYTES_MAX: usize = 64 << 20;
 
 /// Questions to primaries under way.
 const ASKED_MAX: usize = 16_384;

@@ -94,8 +94,10 @@ impl<S: Store> Server<S> {
         if stored > record.stamp && !self.is_marked_before(key) {
             return Ok(false);
         }
-        // A full disk need not take again what it has.
-        if stored != record.stamp {
+        // A full disk need not take again what it has. But what is marked and cannot be shown was left out when a settlement
+        // asked for it: whoever carries it forward counts on this copy, so it is put anew. (Rule 11)
+        let shows = || matches!(self.store.get(key.hash, &key.key), Ok(Some(_)));
+        if stored != record.stamp || (self.is_marked_before(key) && !shows()) {
             self.store.put(key.hash, &key.key, record)?;
         }
         if catching && !self.replicated.contains(key) {

@@ -376,11 +376,10 @@ impl<S: Store> Server<S> {
         self.disown(lost, effects);
         // The id of what is carried forward is known when that is committed, as any write's; of what is not, it never is.
         let mut carried: BTreeSet<RequestId> = BTreeSet::new();
-        let mut unshown = BTreeSet::new();
         for (key, origin) in unread {
             let Ok(Some(head)) = self.store.head(key.hash, &key.key) else { continue };
+            // Somebody could read it: it is put again where it is, or what is above it.
             if gathered.get(&key).is_some_and(|other| other.record.stamp >= head.stamp) {
-                unshown.insert(key);
                 continue;
             }
             let older = gathered.remove(&key).and_then(|other| other.origin);
@@ -395,9 +394,7 @@ impl<S: Store> Server<S> {
         for one in gathered {
             self.clock = self.clock.max(one.record.stamp.clock);
             let origin = one.origin.filter(|_| !self.settings.broken.is(Mutation::IdsNotCarried));
-            let mut pending = Pending::taken_over(one.record, origin);
-            pending.unshown = unshown.contains(&one.key);
-            self.begin(now, one.key, pending, effects);
+            self.begin(now, one.key, Pending::taken_over(one.record, origin), effects);
         }
         if !ranges.is_empty() {
             self.copy_more(now, effects);

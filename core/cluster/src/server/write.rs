@@ -476,11 +476,7 @@ impl<S: Store> Server<S> {
             self.copies.arrived(key, pending.record.stamp);
             return None;
         }
-        // Of what was asked here the store has the version before. What a settlement took over it may have already.
-        let held = !pending.shows_old
-            && !pending.unshown
-            && matches!(self.store.head(key.hash, &key.key), Ok(Some(head)) if head.stamp == pending.record.stamp);
-        if !held && let Err(fault) = self.store.put(key.hash, &key.key, &pending.record) {
+        if let Err(fault) = self.store_committed(key, pending) {
             // All others have it. It stays pending, and the next tick tries again.
             self.store_fault(&fault, effects);
             return None;
@@ -503,6 +499,28 @@ impl<S: Store> Server<S> {
             self.ids.remember(origin.id, key.hash, origin.reply);
         }
         Some(queue)
+    }
+
+    /// Of what was asked here the store has the version before. What a settlement took over it may have already, and may be
+    /// unable to show.
+    fn store_committed(&self, key: &StoreKey, pending: &Pending) -> Result<(), Fault> {
+        let (hash, bytes, record) = (key.hash, &key.key, &pending.record);
+        let held = !pending.shows_old
+            && matches!(self.store.head(hash, bytes), Ok(Some(head)) if head.stamp == record.stamp);
+        if held && matches!(self.store.get(hash, bytes), Ok(Some(_))) {
+            return Ok(());
+        }
+        match self.store.put(hash, bytes, record) {
+            // There may be no room for long. The others have it and show it, and what is here is no worse than it was.
+            Err(Fault::Full) if held && self.has_others(key) => Ok(()),
+            put => put,
+        }
+    }
+
+    /// This server's is not the only copy.
+    fn has_others(&self, key: &StoreKey) -> bool {
+        let Some(world) = &self.world else { return false };
+        world.others(world.arc(world.piece(key.hash))).next().is_some()
     }
 
     /// On a link that is new: what was said before may not have arrived.

@@ -110,6 +110,8 @@ impl Store for Disk {
         let key = name(hash, key);
         self.writable(&key)?;
         self.worked(1);
+        // It is written somewhere else.
+        self.0.damaged.borrow_mut().take_if(|damaged| *damaged == key);
         self.0.records.borrow_mut().insert(key, record.clone());
         Ok(())
     }

@@ -127,7 +127,8 @@ fn a_late_word_of_the_primary_says_nothing_about_a_mark_of_this_space() {
             house.step(1, ServerInput::Server(server(0), tombstone(&house, &key, 9)));
         }
         let found = Some(Committed { record: None, settled: true });
-        house.step(1, ServerInput::Server(server(0), Message::PrimarySays { space, ticket, found }));
+        let says = Message::PrimarySays { space, ticket, found, unreadable: None };
+        house.step(1, ServerInput::Server(server(0), says));
         let shown = Some(Answer::Missing).filter(|_| !overtaken);
         assert_eq!(house.servers[1].under_way().1, u64::from(overtaken));
         house.send(1, 1, 1, &key, Operation::Get);

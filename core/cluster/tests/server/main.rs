@@ -2,7 +2,9 @@
 
 mod acknowledgements;
 mod bounds;
+mod carried;
 mod comers;
+mod damaged;
 mod disk;
 mod early;
 mod expiry;
@@ -23,6 +25,7 @@ mod room;
 mod settlement;
 mod signs;
 mod strangers;
+mod unleased;
 mod unlisted;
 mod unread;
 mod watermarks;
