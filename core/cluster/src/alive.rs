@@ -51,7 +51,7 @@ impl Progress {
 pub struct Alive {
     pub server: ServerId,
     /// The lives before this one on the same store: the last that owned something, and those since that were ended
-    /// before they knew whether they did. One of them may be the last owner of an arc.
+    /// before they knew whether they did. One of them may be the last owner of an arc. At most [`LIVES_MAX`].
     pub previous: Vec<Incarnation>,
     /// The cluster that its store belongs to; none: it is new.
     pub cluster: Option<CellId>,
@@ -103,6 +103,11 @@ wire_struct!(Alive {
     full
 });
 wire_struct!(Seat { address, durable });
+
+/// Lives before its own that a server names. Who was the last owner of an arc, and restarts while its managers have no
+/// master, can be a member again by naming that life alone: what is forgotten here can only be given up. A server that is
+/// started anew every ten seconds gets through three hours without a master, and a sign of life has 16 KiB of it at most.
+pub const LIVES_MAX: usize = 1024;
 
 /// A server says that it is alive when so much has passed, at its next tick: a manager may count on it, whatever the
 /// server is told.

@@ -64,9 +64,10 @@ mod space;
 mod step;
 mod store;
 
-pub use alive::{Alive, Progress, Seat};
+pub use alive::{Alive, LIVES_MAX, Progress, Seat};
 pub use cluster::{
-    Cluster, Command, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query, RECRUITED_MAX, stranded,
+    Author, Cluster, Command, Doubt, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query,
+    RECRUITED_MAX, stranded,
 };
 pub use early::Early;
 pub use gateway::Gateway;

@@ -3,8 +3,8 @@
 
 use crate::control::{ControlAnswer, ControlRequest};
 use crate::{
-    Answer, Broken, Early, Incarnation, KeyHash, Limits, Message, Operation, Recruit, Seat, ServerId, Space,
-    SpaceNumber,
+    Answer, Broken, Early, Incarnation, KeyHash, Limits, Message, Objection, Operation, Recruit, Seat,
+    ServerId, Space, SpaceNumber,
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Change, ReplicaState, Role, Time};
@@ -333,6 +333,14 @@ pub enum ManagerNote {
     Restored {
         server: ServerId,
     },
+    /// Auto-replace does not bring it in: an operator took it out.
+    TakenOut {
+        server: ServerId,
+    },
+    /// What auto-replace put up was void, for a reason that it had not been in this term.
+    AutoRefused {
+        objection: Objection,
+    },
     /// Auto-replace gives up a replace that cannot end, since these are lost.
     Hopeless {
         lost: BTreeSet<SocketAddr>,
@@ -342,6 +350,13 @@ pub enum ManagerNote {
     },
     /// An operator gave up the keys whose servers were all lost: a replace goes on without them.
     LossAccepted(GivenUp),
+    /// The cell was recovered from a replica that knew no space after `number`, and that server has a later one: nothing
+    /// is done any more, since the servers would drop what they have since.
+    Forgotten {
+        server: SocketAddr,
+        knows: SpaceNumber,
+        number: SpaceNumber,
+    },
     Refused {
         address: SocketAddr,
         reason: String,

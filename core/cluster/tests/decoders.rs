@@ -7,10 +7,10 @@ use kumo_cluster::control::{
     ToolAnswer, ToolRequest, VoterStat,
 };
 use kumo_cluster::{
-    Alive, Answer, Clock, Command, Committed, Garbage, GatewayId, Incarnation, Initial, Job, KeyHash, Kind,
-    Lead, Member, MemberState, Message, Objection, Operation, Order, Origin, Progress, Query, Range, Record,
-    Recruit, Refusal, Remembered, Reply, Request, RequestId, Seat, ServerId, Space, SpaceNumber, Stamp,
-    StoreKey, Table, Unsettled, Upto, Usage, key_hash,
+    Alive, Answer, Author, Clock, Command, Committed, Garbage, GatewayId, Incarnation, Initial, Job, KeyHash,
+    Kind, Lead, Member, MemberState, Message, Objection, Operation, Order, Origin, Progress, Query, Range,
+    Record, Recruit, Refusal, Remembered, Reply, Request, RequestId, Seat, ServerId, Space, SpaceNumber,
+    Stamp, StoreKey, Table, Unsettled, Upto, Usage, key_hash,
 };
 use kumo_paxos::{CellId, ReplicaState, Time};
 use kumo_wire::{Wire, frame};
@@ -383,9 +383,10 @@ fn commands() -> Vec<Command> {
             attach: vec![server(1)],
             detach: vec![address(2)],
             accept_loss: true,
+            author: Author::AutoReplace,
         }),
         order(Order::FullReplace { number }),
-        order(Order::Cancel),
+        order(Order::Cancel { author: Author::Operator }),
         order(Order::Pause),
         order(Order::Resume),
         order(Order::Rate { bytes: 1 }),
@@ -393,6 +394,8 @@ fn commands() -> Vec<Command> {
         order(Order::Rebuild { space: space() }),
         Command::Recruit { term: 1, voter: address(1), server: address(2) },
         Command::Dismiss { term: 1, voter: address(1) },
+        Command::Remembered { term: 1, number },
+        Command::Forgotten { term: 1, number, server: address(1), knows: number },
     ]
 }
 

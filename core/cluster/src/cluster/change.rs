@@ -1,10 +1,11 @@
 //! How one space follows another: the rules of fault, return, replace, switch and rebuild.
 
 use super::authority::{all_led, authorities, leaderless};
-use super::command::Objection;
+use super::command::{Author, Objection};
 use super::crossing::{is_hopeless, may_go_over};
 use super::draft::Draft;
 use super::state::{Cluster, GATEWAYS_MAX};
+use super::wishes::Errand;
 use crate::{
     GatewayId, Incarnation, Job, MEMBERS_MAX, MemberState, Mutation, ServerId, Space, SpaceNumber, Table,
 };
@@ -72,39 +73,8 @@ impl Cluster {
         self.make_if_changed(entry, draft)?;
         for (before, _) in servers {
             self.detach_wanted.remove(&before.address);
+            self.errand.detach.remove(&before.address);
         }
-        Ok(())
-    }
-
-    /// Each takes back the other, of a server that is where it is wanted already.
-    pub(super) fn want(&mut self, attach: Vec<SocketAddr>, detach: Vec<SocketAddr>) -> Result<(), Objection> {
-        let mut attach_wanted = self.attach_wanted.clone();
-        let mut detach_wanted = self.detach_wanted.clone();
-        let space = &self.space;
-        let place = |address| space.rhs.iter().find(|&&index| space.member(index).address == address);
-        let stays = |index: &u16| {
-            !matches!(space.member(*index).state, MemberState::Fault { .. }) && space.whs.contains(index)
-        };
-        for address in attach {
-            detach_wanted.remove(&address);
-            if !place(address).is_some_and(stays) {
-                attach_wanted.insert(address);
-            }
-        }
-        for address in detach {
-            attach_wanted.remove(&address);
-            if place(address).is_some() {
-                detach_wanted.insert(address);
-            }
-        }
-        if attach_wanted.len() > MEMBERS_MAX {
-            return Err(Objection::TooManyServers);
-        }
-        if (&attach_wanted, &detach_wanted) == (&self.attach_wanted, &self.detach_wanted) {
-            return Err(Objection::Nothing);
-        }
-        self.attach_wanted = attach_wanted;
-        self.detach_wanted = detach_wanted;
         Ok(())
     }
 
@@ -115,15 +85,16 @@ impl Cluster {
         entry: Entry,
         above: SpaceNumber,
         attach: &[ServerId],
-        detach: Vec<SocketAddr>,
+        detach: &[SocketAddr],
         accept_loss: bool,
+        author: Author,
     ) -> Result<(), Objection> {
         self.may_begin()?;
         if above.0 >= FOREIGN_NUMBERS_MAX {
             return Err(Objection::BadSpace);
         }
         let first = self.space.rhs.is_empty();
-        let draft = self.rearranged(attach, &detach)?;
+        let draft = self.rearranged(attach, detach, author)?;
         let returned = draft.whs.iter().any(|id| matches!(draft.members[id], MemberState::Returned { .. }));
         if draft.whs == draft.rhs && !returned {
             return Err(Objection::Nothing);
@@ -135,10 +106,9 @@ impl Cluster {
         } else {
             may_go_over(&draft, accept_loss)?;
         }
-        for server in attach {
-            self.attach_wanted.remove(&server.address);
-        }
-        self.detach_wanted.clear();
+        let errand = self.errand(&draft, attach, detach, author);
+        self.take_along(&errand, attach);
+        self.errand = if first { Errand::default() } else { errand };
         self.accept_loss = accept_loss && !first;
         self.space.number = self.space.number.max(above);
         self.make(entry, draft);
@@ -146,14 +116,19 @@ impl Cluster {
     }
 
     /// The space with another ring to write to: without who leaves, and with new lives in the place of lost ones.
-    fn rearranged(&self, attach: &[ServerId], detach: &[SocketAddr]) -> Result<Draft, Objection> {
+    fn rearranged(
+        &self,
+        attach: &[ServerId],
+        detach: &[SocketAddr],
+        author: Author,
+    ) -> Result<Draft, Objection> {
         let mut draft = Draft::of(&self.space);
         for &address in detach {
             draft.writer_at(address).ok_or(Objection::NoSuchServer)?;
         }
-        draft.whs.retain(|server| {
-            !detach.contains(&server.address) && !self.detach_wanted.contains(&server.address)
-        });
+        let wanted_out =
+            |address: &SocketAddr| author == Author::Operator && self.detach_wanted.contains(address);
+        draft.whs.retain(|server| !detach.contains(&server.address) && !wanted_out(&server.address));
         for &server in attach {
             match draft.writer_at(server.address) {
                 // Also someone named twice, and a member that is there in this very life.
@@ -216,6 +191,7 @@ impl Cluster {
         } else {
             // Nobody remembers what the lost owners had executed.
             draft.ids_lost = self.accept_loss && !all_led(&Table::new(&self.space));
+            self.carried_out(&draft);
             draft.switch();
         }
         self.accept_loss = false;
@@ -232,12 +208,13 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) fn cancel_job(&mut self, entry: Entry) -> Result<(), Objection> {
+    pub(super) fn cancel_job(&mut self, entry: Entry, author: Author) -> Result<(), Objection> {
         if self.space.job.is_none() {
             return Err(Objection::NoJob);
         }
         let mut draft = Draft { job: None, whs_changed: true, ..Draft::of(&self.space) };
         draft.whs = draft.rhs.clone();
+        self.give_back(author);
         self.accept_loss = false;
         self.make(entry, draft);
         Ok(())

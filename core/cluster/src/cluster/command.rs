@@ -31,6 +31,10 @@ pub enum Command {
     Recruit { term: u64, voter: SocketAddr, server: SocketAddr },
     /// It is out of the cell, or never came into it.
     Dismiss { term: u64, voter: SocketAddr },
+    /// No server knows of a space that the recovery of the cell has lost: the one that it made is the next.
+    Remembered { term: u64, number: SpaceNumber },
+    /// That server does.
+    Forgotten { term: u64, number: SpaceNumber, server: SocketAddr, knows: SpaceNumber },
 }
 
 /// A master's first command.
@@ -54,8 +58,8 @@ pub enum Order {
         attach: Vec<SocketAddr>,
         detach: Vec<SocketAddr>,
     },
-    /// Move the data to a ring with these lives, without those addresses, and with what was wanted before.
-    /// `accept_loss`: arcs without an acting owner go to their new owners without their data. `above`: what those
+    /// Move the data to a ring with these lives, and without those addresses; an operator's takes out also what was
+    /// wanted out before. `accept_loss`: arcs without an acting owner go to their new owners without their data. `above`: what those
     /// lives hold was stamped up to there by another cluster; the new space leads it.
     Replace {
         number: SpaceNumber,
@@ -63,11 +67,14 @@ pub enum Order {
         attach: Vec<ServerId>,
         detach: Vec<SocketAddr>,
         accept_loss: bool,
+        author: Author,
     },
     FullReplace {
         number: SpaceNumber,
     },
-    Cancel,
+    Cancel {
+        author: Author,
+    },
     Pause,
     Resume,
     Rate {
@@ -80,6 +87,14 @@ pub enum Order {
     Rebuild {
         space: Space,
     },
+}
+
+/// Whose order it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    Operator,
+    /// The master itself, while auto-replace is on. It does not act on wishes that an operator may mean to add to.
+    AutoReplace,
 }
 
 /// What can be asked of any replica.
@@ -134,6 +149,8 @@ pub enum Objection {
         "part of the ring would have one copy, and has more: detach the servers that are fault too, or start them"
     )]
     FewCopies,
+    #[error("the cell was recovered, and servers may know of a hash space that it has forgotten")]
+    InDoubt,
 }
 
 wire_enum!(Command {
@@ -147,18 +164,24 @@ wire_enum!(Command {
     8 = Order { term, ticket, order },
     9 = Recruit { term, voter, server },
     10 = Dismiss { term, voter },
+    11 = Remembered { term, number },
+    12 = Forgotten { term, number, server, knows },
 });
 wire_struct!(Lead { after, life, cluster, lease_micros, auto_replace });
 wire_enum!(Order {
     1 = Want { attach, detach },
-    2 = Replace { number, above, attach, detach, accept_loss },
+    2 = Replace { number, above, attach, detach, accept_loss, author },
     3 = FullReplace { number },
-    4 = Cancel,
+    4 = Cancel { author },
     5 = Pause,
     6 = Resume,
     7 = Rate { bytes },
     8 = AutoReplace { on },
     9 = Rebuild { space },
+});
+wire_enum!(Author {
+    1 = Operator,
+    2 = AutoReplace,
 });
 wire_enum!(Query { 1 = Space });
 wire_enum!(Objection {
@@ -182,4 +205,5 @@ wire_enum!(Objection {
     18 = BadSpace,
     19 = TooManyRecruits,
     20 = FewCopies,
+    21 = InDoubt,
 });

@@ -2,11 +2,13 @@
 
 use super::change::Changed;
 use super::command::{Command, Lead, Objection, Order, Query};
-use crate::{Broken, Clock, GatewayId, MemberState, Mutation, Space, SpaceNumber};
+use super::doubt::Doubt;
+use super::wishes::Errand;
+use crate::{Broken, Clock, GatewayId, MEMBERS_MAX, MemberState, Mutation, ServerId, Space, SpaceNumber};
 use bytes::Bytes;
 use kumo_paxos::{CHUNK_BYTES, CellId, Instance};
 use kumo_session::{Application, Entry, GENERATION_SHIFT, Outcome, SessionId, UnixMillis, numbered};
-use kumo_wire::{Malformed, Wire, wire_struct};
+use kumo_wire::{Malformed, Reader, Wire, wire_struct};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -38,6 +40,11 @@ pub struct Cluster {
     pub(super) accept_loss: bool,
     pub(super) attach_wanted: BTreeSet<SocketAddr>,
     pub(super) detach_wanted: BTreeSet<SocketAddr>,
+    /// What the replace under way has of those.
+    pub(super) errand: Errand,
+    /// Lives that acted when operators took them out, the last one last: auto-replace does not bring them in again.
+    /// Beyond as many as there can be members the first ones are forgotten.
+    pub(super) taken_out: Vec<ServerId>,
     /// Faults logged so far: the next one's order.
     pub(super) faults: u64,
     /// Live gateways, and the wish that each id was issued for.
@@ -46,6 +53,8 @@ pub struct Cluster {
     pub(super) nonces: BTreeMap<u128, GatewayId>,
     /// The id issued last.
     pub(super) gateway_last: GatewayId,
+    /// Since a recovery, until it is known that it lost no space that a server knows.
+    pub(super) doubt: Option<Doubt>,
     /// Replicas in servers' processes, with the servers: all other members of the cell are managers.
     recruited: BTreeMap<SocketAddr, SocketAddr>,
     /// Outcomes of this term's last orders by ticket, for the master that put them up.
@@ -75,10 +84,13 @@ impl Cluster {
             accept_loss: false,
             attach_wanted: BTreeSet::new(),
             detach_wanted: BTreeSet::new(),
+            errand: Errand::default(),
+            taken_out: Vec::new(),
             faults: 0,
             gateways: BTreeMap::new(),
             nonces: BTreeMap::new(),
             gateway_last: GatewayId(0),
+            doubt: None,
             recruited: BTreeMap::new(),
             answers: BTreeMap::new(),
             ticket_floor: 0,
@@ -122,6 +134,11 @@ impl Cluster {
         &self.detach_wanted
     }
 
+    /// Lives that an operator took out while they acted, and has not attached since.
+    pub fn taken_out(&self) -> &[ServerId] {
+        &self.taken_out
+    }
+
     /// Live gateways.
     pub fn gateways(&self) -> impl ExactSizeIterator<Item = GatewayId> + '_ {
         self.gateways.keys().copied()
@@ -141,6 +158,11 @@ impl Cluster {
         &self.recruited
     }
 
+    /// Whether servers may know of a space that a recovery of the cell has lost. Nobody is handed a space until then.
+    pub fn doubt(&self) -> Option<&Doubt> {
+        self.doubt.as_ref()
+    }
+
     /// What became of the order with that ticket in this term.
     pub fn answer(&self, ticket: u64) -> Option<Result<(), Objection>> {
         self.answers.get(&ticket).copied()
@@ -153,33 +175,40 @@ impl Cluster {
 
     fn execute(&mut self, entry: Entry, command: Command) -> Result<(), Objection> {
         if entry.generation > self.generation {
+            let from = self.space.number;
             self.rise(entry);
+            self.begin_doubt(from);
         }
         match command {
             Command::Lead(lead) => self.lead(entry, lead),
             Command::Fault { term, number, servers } => {
                 self.in_term(term)?;
                 self.at(number)?;
+                self.certain()?;
                 self.fault(entry, &servers)
             }
             Command::Return { term, number, servers } => {
                 self.in_term(term)?;
                 self.at(number)?;
+                self.certain()?;
                 self.bring_back(entry, &servers)
             }
             Command::Switch { term, number } => {
                 self.in_term(term)?;
                 self.at(number)?;
+                self.certain()?;
                 self.switch(entry)
             }
             Command::Cleared { term, number } => {
                 self.in_term(term)?;
                 self.at(number)?;
+                self.certain()?;
                 self.cleared(entry)
             }
             Command::Register { nonce } => self.register(nonce),
             Command::ExpireGateways { term, gateways } => {
                 self.in_term(term)?;
+                self.certain()?;
                 self.expire_gateways(entry, &gateways)
             }
             Command::Order { term, ticket, order } => {
@@ -198,6 +227,16 @@ impl Cluster {
             Command::Dismiss { term, voter } => {
                 self.in_term(term)?;
                 self.recruited.remove(&voter).map(|_| ()).ok_or(Objection::Nothing)
+            }
+            Command::Remembered { term, number } => {
+                self.in_term(term)?;
+                self.at(number)?;
+                self.remembered()
+            }
+            Command::Forgotten { term, number, server, knows } => {
+                self.in_term(term)?;
+                self.at(number)?;
+                self.forgotten(server, knows)
             }
         }
     }
@@ -221,17 +260,20 @@ impl Cluster {
     }
 
     fn order(&mut self, entry: Entry, order: Order) -> Result<(), Objection> {
+        if !matches!(order, Order::AutoReplace { .. }) {
+            self.certain()?;
+        }
         match order {
             Order::Want { attach, detach } => self.want(attach, detach),
-            Order::Replace { number, above, attach, detach, accept_loss } => {
+            Order::Replace { number, above, attach, detach, accept_loss, author } => {
                 self.at(number)?;
-                self.replace(entry, above, &attach, detach, accept_loss)
+                self.replace(entry, above, &attach, &detach, accept_loss, author)
             }
             Order::FullReplace { number } => {
                 self.at(number)?;
                 self.full_replace(entry)
             }
-            Order::Cancel => self.cancel_job(entry),
+            Order::Cancel { author } => self.cancel_job(entry, author),
             Order::Pause => self.change_job(entry, |job| job.paused = true),
             Order::Resume => self.change_job(entry, |job| job.paused = false),
             Order::Rate { bytes } => self.change_job(entry, |job| job.rate = bytes),
@@ -345,6 +387,10 @@ impl Cluster {
             (self.gateways.len() <= GATEWAYS_MAX, "gateways are limited"),
             (self.nonces.len() == self.gateways.len(), "each live gateway has its wish"),
             (self.attach_wanted.is_disjoint(&self.detach_wanted), "nobody is wanted in and out"),
+            (space.job.is_some() || self.errand == Errand::default(), "an errand is a job's"),
+            (self.attach_wanted.union(&self.errand.attach).count() <= MEMBERS_MAX, "wishes are limited"),
+            (self.taken_out.len() <= MEMBERS_MAX, "those taken out are limited"),
+            (self.doubt.is_none_or(|doubt| doubt.upto == space.number), "no space follows one in doubt"),
             (self.recruited.len() <= RECRUITED_MAX, "recruited voters are limited"),
         ];
         rules.into_iter().find(|(kept, _)| !kept).map(|(_, rule)| rule)
@@ -391,7 +437,12 @@ impl Application for Cluster {
     }
 
     fn restore(parts: Vec<Bytes>) -> Result<Cluster, Malformed> {
-        Kept::from_bytes(parts.concat().into())?.restored()
+        let whole = Bytes::from(parts.concat());
+        // Of another version nothing else can be read.
+        if u32::decode(&mut Reader::new(whole.clone()))? != SNAPSHOT_VERSION {
+            return Err(Malformed::Rule("the snapshot's version is known"));
+        }
+        Kept::from_bytes(whole)?.restored()
     }
 }
 
@@ -413,9 +464,14 @@ struct Kept {
     accept_loss: bool,
     attach_wanted: Vec<SocketAddr>,
     detach_wanted: Vec<SocketAddr>,
+    errand_attach: Vec<SocketAddr>,
+    errand_detach: Vec<SocketAddr>,
+    errand_out: Vec<SocketAddr>,
+    taken_out: Vec<ServerId>,
     faults: u64,
     gateways: Vec<(GatewayId, u128)>,
     gateway_last: GatewayId,
+    doubt: Option<Doubt>,
     recruited: Vec<(SocketAddr, SocketAddr)>,
     answers: Vec<(u64, Option<Objection>)>,
     ticket_floor: u64,
@@ -433,9 +489,14 @@ wire_struct!(Kept {
     accept_loss,
     attach_wanted,
     detach_wanted,
+    errand_attach,
+    errand_detach,
+    errand_out,
+    taken_out,
     faults,
     gateways,
     gateway_last,
+    doubt,
     recruited,
     answers,
     ticket_floor,
@@ -455,9 +516,14 @@ impl Kept {
             accept_loss: cluster.accept_loss,
             attach_wanted: cluster.attach_wanted.iter().copied().collect(),
             detach_wanted: cluster.detach_wanted.iter().copied().collect(),
+            errand_attach: cluster.errand.attach.iter().copied().collect(),
+            errand_detach: cluster.errand.detach.iter().copied().collect(),
+            errand_out: cluster.errand.out.iter().copied().collect(),
+            taken_out: cluster.taken_out.clone(),
             faults: cluster.faults,
             gateways: cluster.gateways.iter().map(|(&id, &nonce)| (id, nonce)).collect(),
             gateway_last: cluster.gateway_last,
+            doubt: cluster.doubt,
             recruited: cluster.recruited.iter().map(|(&voter, &server)| (voter, server)).collect(),
             answers: cluster.answers.iter().map(|(&ticket, done)| (ticket, done.err())).collect(),
             ticket_floor: cluster.ticket_floor,
@@ -466,9 +532,6 @@ impl Kept {
     }
 
     fn restored(self) -> Result<Cluster, Malformed> {
-        if self.version != SNAPSHOT_VERSION {
-            return Err(Malformed::Rule("the snapshot's version is known"));
-        }
         if !self.space.well_formed() {
             return Err(Malformed::Rule("the space is well formed"));
         }
@@ -482,10 +545,17 @@ impl Kept {
             accept_loss: self.accept_loss,
             attach_wanted: self.attach_wanted.into_iter().collect(),
             detach_wanted: self.detach_wanted.into_iter().collect(),
+            errand: Errand {
+                attach: self.errand_attach.into_iter().collect(),
+                detach: self.errand_detach.into_iter().collect(),
+                out: self.errand_out.into_iter().collect(),
+            },
+            taken_out: self.taken_out,
             faults: self.faults,
             nonces: self.gateways.iter().map(|&(id, nonce)| (nonce, id)).collect(),
             gateways: self.gateways.into_iter().collect(),
             gateway_last: self.gateway_last,
+            doubt: self.doubt,
             recruited: self.recruited.into_iter().collect(),
             answers: self
                 .answers
@@ -500,7 +570,7 @@ impl Kept {
     }
 }
 
-const SNAPSHOT_VERSION: u32 = 3;
+const SNAPSHOT_VERSION: u32 = 4;
 
 /// Outcomes kept for the master. More than it has orders under way at once.
 const ANSWERS_MAX: usize = 256;

@@ -234,6 +234,14 @@ impl Manager {
                 Some(Err(objection)) => return refused(objection.to_string()),
             }
         }
+        if let Some(doubt) = cluster.doubt().filter(|_| is_about_the_space(&waiting.request)) {
+            return match doubt.known_by {
+                Some((server, knows)) => refused(format!(
+                    "the cell was recovered from a manager that had forgotten hash space {knows}, which {server} has: {REBUILD}"
+                )),
+                None => Served::NotYet,
+            };
+        }
         let lost_since = waiting.lost_since(cluster.space());
         if waiting.ordered.is_none() && !lost_since.is_empty() {
             let names: Vec<String> = lost_since.iter().map(SocketAddr::to_string).collect();
@@ -489,11 +497,32 @@ fn refused(reason: String) -> Served {
     Served::Answer(Box::new(ControlAnswer::Refused(reason)))
 }
 
+/// It cannot be told or done as long as the space is in doubt.
+fn is_about_the_space(request: &ControlRequest) -> bool {
+    match request {
+        ControlRequest::Stat | ControlRequest::Backup { .. } | ControlRequest::AutoReplace { .. } => false,
+        ControlRequest::Attach { .. }
+        | ControlRequest::Detach { .. }
+        | ControlRequest::Replace
+        | ControlRequest::FullReplace
+        | ControlRequest::Plan { .. }
+        | ControlRequest::Pause
+        | ControlRequest::Resume
+        | ControlRequest::Cancel
+        | ControlRequest::Rate { .. }
+        | ControlRequest::Rebuild { .. } => true,
+    }
+}
+
 fn is_suffix(suffix: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     // What ends in -cell beside a store is a recruited voter's memory.
     (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed) && suffix != "cell"
 }
+
+/// What is left to do when the cell has forgotten how the data lie.
+const REBUILD: &str =
+    "stop all managers, move their --data folders away, start them, and order `kumoctl MANAGER rebuild`";
 
 const LED_ELSEWHERE: &str = "another manager leads now";
 

@@ -75,7 +75,9 @@ impl Manager {
         if new {
             effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
         }
-        self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
+        if cluster.doubt().is_none() {
+            self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
+        }
         true
     }
 

@@ -8,9 +8,11 @@
 //! reign (`reign.rs`): it first has an entry executed that begins its term, and waits as long as the longest lease that
 //! an earlier master can have granted before it declares anyone fault. `peers.rs` has the connections, `failures.rs`
 //! finds who is lost and who is back, `progress.rs` moves a replace on, `gateways.rs` issues and expires ids, `desk.rs`
-//! answers operators, `recruit.rs` finds further voters, `orders.rs` says what their wishes mean now, `plan.rs` what one would move.
+//! answers operators, `recruit.rs` finds further voters, `orders.rs` says what their wishes mean now,
+//! `plan.rs` what one would move, `doubt.rs` finds out whether a recovery of the cell lost what servers know.
 
 mod desk;
+mod doubt;
 mod failures;
 mod gateways;
 mod orders;

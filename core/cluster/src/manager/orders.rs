@@ -5,11 +5,11 @@ use super::reign::{Topic, acts};
 use super::state::Manager;
 use crate::control::ControlRequest;
 use crate::{
-    Cluster, Command, Incarnation, ManagerEffect, ManagerNote, MemberState, Objection, Order, ServerId,
-    Space, SpaceNumber, stranded,
+    Author, Cluster, Command, Incarnation, ManagerEffect, ManagerNote, MemberState, Objection, Order,
+    ServerId, Space, SpaceNumber, stranded,
 };
 use kumo_paxos::Time;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// Lives to bring in, addresses to take out.
@@ -77,7 +77,7 @@ impl Manager {
             ControlRequest::AutoReplace { on } => Ok(Order::AutoReplace { on: *on }),
             ControlRequest::Pause => Ok(Order::Pause),
             ControlRequest::Resume => Ok(Order::Resume),
-            ControlRequest::Cancel => Ok(Order::Cancel),
+            ControlRequest::Cancel => Ok(Order::Cancel { author: Author::Operator }),
             ControlRequest::Rate { bytes } if (1..RATE_BYTES_MIN).contains(bytes) => Err(Hindrance::Refused(
                 format!("a rate is at least {RATE_BYTES_MIN} bytes a second; 0: no limit"),
             )),
@@ -149,13 +149,15 @@ impl Manager {
             }
         };
         term.cancelled = Some((number, ticket));
-        let command = Command::Order { term: term.number, ticket, order: Order::Cancel };
+        let order = Order::Cancel { author: Author::AutoReplace };
+        let command = Command::Order { term: term.number, ticket, order };
         term.propose(now, Topic::Cancel, &command, effects);
     }
 
     /// Brings in who waits, and takes out who is lost, after some time in which nothing changed. Who comes and goes all the
     /// time does not put that off for ever: then what has not changed for so long is done without it.
     pub(super) fn auto_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        self.note_refusal(cluster, effects);
         let space = cluster.space();
         let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
         // Whoever restarted will be lost in a moment, and can be attached then.
@@ -164,19 +166,11 @@ impl Manager {
         let wish = (wanted && !restarted).then(|| self.wish(now, 0, cluster)).flatten();
         let steady_micros = self.settings.replace_delay_micros.max(STEADY_MICROS_MIN);
         let steady = wanted.then(|| self.wish(now, steady_micros, cluster)).flatten();
-        let left_out = match wanted {
-            true => {
-                self.outside(now, space).into_iter().filter(|&life| self.would_forget(life, space)).collect()
-            }
-            false => BTreeSet::new(),
-        };
+        if wanted {
+            self.note_left_out(now, cluster, effects);
+        }
         let delay = self.settings.replace_delay_micros;
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
-        if wanted {
-            let noted = std::mem::replace(&mut term.left_out, left_out);
-            let new = term.left_out.difference(&noted);
-            effects.extend(new.map(|&server| ManagerEffect::Note(ManagerNote::Restored { server })));
-        }
         let restless = wish.is_some() || restarted;
         term.restless_since = restless.then(|| term.restless_since.unwrap_or(now));
         let quiet = term.is_quiet(now, delay, wish.as_ref());
@@ -195,10 +189,47 @@ impl Manager {
             return;
         }
         let (number, above) = (space.number, self.peers.stamped_upto(&attach));
-        let order = Order::Replace { number, above, attach, detach, accept_loss: false };
+        let author = Author::AutoReplace;
+        let order = Order::Replace { number, above, attach, detach, accept_loss: false, author };
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         let ticket = term.ticket();
+        term.auto = Some(ticket);
         term.propose(now, Topic::Auto, &Command::Order { term: term.number, ticket, order }, effects);
+    }
+
+    /// Nobody waits for the answer to what auto-replace put up: why it was void is said here, once a term.
+    fn note_refusal(&mut self, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        let Some(answer) = term.auto.and_then(|ticket| cluster.answer(ticket)) else { return };
+        term.auto = None;
+        match answer {
+            // It is decided anew, on the space that there is.
+            Ok(()) | Err(Objection::StaleSpace) => {}
+            Err(objection) if term.objections.contains(&objection) => {}
+            Err(objection) => {
+                term.objections.push(objection);
+                effects.push(ManagerEffect::Note(ManagerNote::AutoRefused { objection }));
+            }
+        }
+    }
+
+    /// Who could be attached, and is left to an operator: said when it comes to be so.
+    fn note_left_out(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
+        let outside = self.outside(now, cluster.space()).into_iter();
+        let left_out: BTreeMap<ServerId, ManagerNote> =
+            outside.filter_map(|life| Some((life, self.left_out(life, cluster)?))).collect();
+        let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
+        let new = left_out.iter().filter(|&(life, note)| term.left_out.get(life) != Some(note));
+        effects.extend(new.map(|(_, note)| ManagerEffect::Note(note.clone())));
+        term.left_out = left_out;
+    }
+
+    /// Why auto-replace does not attach it.
+    fn left_out(&self, server: ServerId, cluster: &Cluster) -> Option<ManagerNote> {
+        if cluster.taken_out().contains(&server) {
+            return Some(ManagerNote::TakenOut { server });
+        }
+        self.would_forget(server, cluster.space()).then_some(ManagerNote::Restored { server })
     }
 
     /// Once a term.
@@ -219,7 +250,7 @@ impl Manager {
             self.peers.heard(life).is_some_and(|heard| now.since(heard.since) >= steady_micros)
         };
         let mut attach = self.outside(now, space);
-        attach.retain(|life| stays(life) && !self.would_forget(*life, space));
+        attach.retain(|life| stays(life) && self.left_out(*life, cluster).is_none());
         let coming = addresses(&attach);
         let detach: Vec<SocketAddr> =
             lost(space).into_iter().filter(|address| !coming.contains(address)).collect();
@@ -346,7 +377,8 @@ impl Manager {
             return Err(Hindrance::Refused(DIFFERENT.to_owned()));
         }
         let above = self.peers.stamped_upto(&attach);
-        Ok(Order::Replace { number: cluster.space().number, above, attach, detach, accept_loss })
+        let (number, author) = (cluster.space().number, Author::Operator);
+        Ok(Order::Replace { number, above, attach, detach, accept_loss, author })
     }
 
     /// It brings records of no cluster, a merged backup, and would be made equal to those that have a ring already:

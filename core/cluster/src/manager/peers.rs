@@ -1,7 +1,7 @@
 //! [`Peers`]: the connections, who speaks on them, and what each server said last.
 
 use super::state::{Manager, STARVED_MICROS};
-use crate::alive::ALIVE_MICROS_MAX;
+use crate::alive::{ALIVE_MICROS_MAX, LIVES_MAX};
 use crate::{
     Alive, Cluster, MEMBERS_MAX, ManagerEffect, ManagerNote, ManagerSettings, Message, ServerId, Space,
     SpaceNumber, Usage,
@@ -343,7 +343,7 @@ impl Manager {
         let since = before.map_or(now, |heard| heard.since);
         self.peers.servers.insert(server, Heard { alive, at: now, since, connection: Some(connection) });
         // Who was never attached keeps no space but one that names it.
-        if belongs || cluster.space().index_of(server).is_some() {
+        if (belongs || cluster.space().index_of(server).is_some()) && cluster.doubt().is_none() {
             self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
         }
         // One that knows of a later space may be led by others, whose cell was rebuilt from what the servers had: what that
@@ -430,6 +430,9 @@ fn objection(alive: &Alive, space: &Space) -> Option<String> {
     let address = alive.server.address;
     if address.port() == 0 || address.ip().is_unspecified() {
         return Some(format!("{address} is no address that others can reach"));
+    }
+    if alive.previous.len() > LIVES_MAX {
+        return Some(format!("{address} names more than {LIVES_MAX} lives before its own"));
     }
     let known = !space.members.is_empty() && space.cluster != CellId::default();
     let cluster = alive.cluster.filter(|&cluster| known && cluster != space.cluster)?;

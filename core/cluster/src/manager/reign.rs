@@ -4,8 +4,8 @@
 use super::state::Manager;
 use crate::cluster::authorities;
 use crate::{
-    Cluster, Command, GatewayId, LEASE_MICROS_MAX, Lead, ManagerEffect, ManagerSettings, MemberState,
-    Message, Mutation, ServerId, Space, SpaceNumber, Table,
+    Cluster, Command, GatewayId, LEASE_MICROS_MAX, Lead, ManagerEffect, ManagerNote, ManagerSettings,
+    MemberState, Message, Mutation, Objection, ServerId, Space, SpaceNumber, Table,
 };
 use bytes::Bytes;
 use kumo_paxos::{CellId, Time};
@@ -64,7 +64,11 @@ pub(super) struct Term {
     /// It was said that auto-replace makes no first ring of stores that differ.
     pub differ_noted: bool,
     /// Those of which it was said that auto-replace leaves them to an operator.
-    pub left_out: BTreeSet<ServerId>,
+    pub left_out: BTreeMap<ServerId, ManagerNote>,
+    /// What auto-replace put up last and has not had the answer to.
+    pub auto: Option<u64>,
+    /// Why that was void before. There are only so many reasons.
+    pub objections: Vec<Objection>,
     pub expired_at: Option<Time>,
     pub gateway_heard: BTreeMap<GatewayId, Time>,
     pub voters: super::recruit::Voters,
@@ -80,6 +84,7 @@ pub(super) enum Topic {
     Expire,
     Auto,
     Cancel,
+    Doubt,
     Recruit,
     Register(u128),
     Order(u64),
@@ -159,7 +164,9 @@ impl Term {
             quiet: None,
             restless_since: None,
             differ_noted: false,
-            left_out: BTreeSet::new(),
+            left_out: BTreeMap::new(),
+            auto: None,
+            objections: Vec::new(),
             expired_at: None,
             gateway_heard: BTreeMap::new(),
             voters: super::recruit::Voters::default(),
@@ -261,7 +268,8 @@ impl Manager {
     ) -> Option<Message> {
         let micros = lease_micros(&self.settings);
         let broken = self.settings.broken;
-        if self.cell.lease_end.is_none_or(|end| now >= end) || !acts(cluster.space(), server) {
+        let leads = self.cell.lease_end.is_some_and(|end| now < end);
+        if !leads || cluster.doubt().is_some() || !acts(cluster.space(), server) {
             return None;
         }
         let term = self.reign.as_mut()?.own()?;

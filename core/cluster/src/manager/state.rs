@@ -29,6 +29,8 @@ pub struct Manager {
     space: SpaceNumber,
     /// The replace that was noted last gives up what is lost.
     loss_accepted: bool,
+    /// It was noted that a server knows what this cell has forgotten.
+    pub(super) forgotten: bool,
     /// When to act next.
     tick: Option<Time>,
     /// Since when this process has not been starved: what it did not hear before says nothing about others.
@@ -48,6 +50,7 @@ impl Manager {
             desk: Desk::default(),
             space: SpaceNumber(0),
             loss_accepted: false,
+            forgotten: false,
             tick: None,
             awake_since: now,
         }
@@ -112,8 +115,9 @@ impl Manager {
     fn look(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) -> bool {
         let term = self.reign.as_mut().is_some_and(|reign| reign.look(now, cluster, &self.settings));
         let answered = self.desk.has_answer(cluster) || self.registrations.has_answer(cluster);
+        self.note_forgotten(cluster, effects);
         let space = cluster.space();
-        if space.number <= self.space {
+        if space.number <= self.space || cluster.doubt().is_some() {
             return term || answered;
         }
         self.space = space.number;
@@ -164,7 +168,8 @@ impl Manager {
                 self.gateway_alive(now, connection, gateway, space, cluster, effects);
             }
             Message::WantSpace { above } => {
-                if self.peers.knows(connection) && cluster.space().number > above {
+                let certain = cluster.doubt().is_none();
+                if certain && self.peers.knows(connection) && cluster.space().number > above {
                     self.peers.push_space(now, connection, cluster.space(), effects);
                 }
             }
@@ -218,7 +223,12 @@ impl Manager {
         if self.reign.is_some() {
             self.claim(now, cluster, effects);
         }
-        if self.term().is_some() {
+        let leads = self.term().is_some();
+        if leads && cluster.doubt().is_some() {
+            self.settle_doubt(now, cluster, effects);
+            self.serve_registrations(now, cluster, effects);
+            self.recruit(now, cluster, effects);
+        } else if leads {
             self.find_failures(now, cluster, effects);
             self.move_replace(now, cluster, effects);
             self.serve_registrations(now, cluster, effects);

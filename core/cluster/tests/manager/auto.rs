@@ -68,7 +68,8 @@ fn a_replace_that_cannot_end_is_the_operators_while_auto_replace_is_off_or_it_is
         blackout(&mut bench);
         pass_after(&mut bench, 60_000_000);
         assert!(bench.log.cluster.is_hopeless());
-        let cancels = |command: &Command| matches!(command, Command::Order { order: Order::Cancel, .. });
+        let cancels =
+            |command: &Command| matches!(command, Command::Order { order: Order::Cancel { .. }, .. });
         assert!(!bench.proposed.iter().any(cancels));
     }
 }

@@ -1,9 +1,9 @@
 //! Every command and its refusals, executed on the state alone.
 
-use crate::log::{CELL, Log, address, server};
+use crate::log::{CANCEL, CELL, Log, address, server};
 use kumo_cluster::{
-    Cluster, Command, GatewayId, Job, Lead, MemberState, Objection, Order, Query, Space, SpaceNumber, Table,
-    stranded,
+    Author, Cluster, Command, GatewayId, Job, Lead, MemberState, Objection, Order, Query, Space, SpaceNumber,
+    Table, stranded,
 };
 use kumo_paxos::CellId;
 use kumo_session::{Application, SessionId, numbered};
@@ -89,7 +89,7 @@ fn a_replace_copies_switches_and_is_confirmed() {
     assert_eq!(log.rings(), [whs.clone(), whs.clone(), rhs]);
     assert_eq!(log.switch(), Err(Objection::NoJob));
     assert_eq!(log.replace([server(5, 1)], []), Err(Objection::Unsettled));
-    assert_eq!(log.order(Order::Cancel), Err(Objection::NoJob));
+    assert_eq!(log.order(CANCEL), Err(Objection::NoJob));
 
     log.cleared().unwrap();
     assert_eq!(log.rings(), [whs.clone(), whs, vec![]]);
@@ -125,7 +125,7 @@ fn a_lost_old_member_need_not_confirm() {
 #[test]
 fn pause_resume_rate_and_cancel_are_about_a_job() {
     let mut log = Log::with_servers(1..=3);
-    for order in [Order::Pause, Order::Resume, Order::Rate { bytes: 5 }, Order::Cancel] {
+    for order in [Order::Pause, Order::Resume, Order::Rate { bytes: 5 }, CANCEL] {
         assert_eq!(log.order(order), Err(Objection::NoJob));
     }
     log.replace([server(4, 1)], []).unwrap();
@@ -137,7 +137,7 @@ fn pause_resume_rate_and_cancel_are_about_a_job() {
     assert_eq!(log.switch(), Err(Objection::Paused));
     log.order(Order::Resume).unwrap();
     assert_eq!(log.cluster.space().whs_since, begun, "the job goes on");
-    log.order(Order::Cancel).unwrap();
+    log.order(CANCEL).unwrap();
     assert_eq!(log.cluster.space().whs_since, log.number(), "a ring given up is another one when set again");
     let all = vec![(1, 1), (2, 1), (3, 1)];
     assert_eq!(log.rings(), [all.clone(), all, vec![]]);
@@ -302,6 +302,7 @@ fn nobody_without_the_data_takes_an_arc_unless_the_loss_is_accepted() {
         attach: vec![server(4, 1)],
         detach,
         accept_loss: true,
+        author: Author::Operator,
     })
     .unwrap();
     log.switch().unwrap();
@@ -319,13 +320,20 @@ fn what_is_lost_after_a_loss_was_accepted_is_not_given_up_with_it() {
         let lost = log.cluster.space().members.iter().filter(|one| !one.is_active());
         let detach = lost.map(|one| one.address).collect();
         let (above, attach) = (SpaceNumber(0), vec![server(7, 1)]);
-        log.order(Order::Replace { number, above, attach, detach, accept_loss: true })
+        log.order(Order::Replace {
+            number,
+            above,
+            attach,
+            detach,
+            accept_loss: true,
+            author: Author::Operator,
+        })
     };
     accept(&mut log).unwrap();
     // Now 3, which has keys that 1 and 2 do not have.
     log.fault([server(3, 1)]).unwrap();
     assert_eq!(log.switch(), Err(Objection::OwnersLost));
-    log.order(Order::Cancel).unwrap();
+    log.order(CANCEL).unwrap();
     accept(&mut log).unwrap();
     assert_eq!(log.switch(), Ok(()));
     // Without such keys the acceptance stands.
@@ -343,7 +351,7 @@ fn a_ring_whose_new_owners_are_lost_is_not_switched_to() {
     log.fault([server(2, 1)]).unwrap();
     assert_eq!(log.switch(), Err(Objection::NoTaker));
     assert!(log.cluster.is_hopeless() && stranded(log.cluster.space()).contains(&address(2)));
-    log.order(Order::Cancel).unwrap();
+    log.order(CANCEL).unwrap();
     assert!(!log.cluster.is_hopeless());
     // Nor when what is to be copied has no one to copy it.
     let mut log = Log::with_servers(1..=1);
@@ -365,7 +373,7 @@ fn a_replace_does_not_leave_one_copy_of_what_has_more() {
     assert_eq!(log.switch(), Err(Objection::FewCopies));
     assert!(log.cluster.is_hopeless());
     assert_eq!(stranded(log.cluster.space()), [4, 5].map(address).into());
-    log.order(Order::Cancel).unwrap();
+    log.order(CANCEL).unwrap();
     // Nor does one begin that would.
     log.fault([server(3, 1)]).unwrap();
     assert_eq!(log.replace([], [1]), Err(Objection::FewCopies));
@@ -443,6 +451,7 @@ fn a_new_cell_goes_on_where_the_servers_are() {
     old.generation = 4;
     old.apply(Command::Register { nonce: 1 }).unwrap();
     old.lead(2);
+    old.remembered().unwrap();
     old.fault([server(2, 1)]).unwrap();
     let space = old.cluster.space().clone();
 

@@ -1,7 +1,7 @@
 //! [`Log`]: a plain ordered log in the place of a cell, and a few names.
 
 use kumo_cluster::{
-    Broken, Cluster, Command, Incarnation, Lead, MemberState, Objection, Order, ServerId, SpaceNumber,
+    Author, Broken, Cluster, Command, Incarnation, Lead, MemberState, Objection, Order, ServerId, SpaceNumber,
 };
 use kumo_paxos::{CellId, Instance};
 use kumo_session::{Application, Entry, Outcome, SessionId, UnixMillis};
@@ -9,6 +9,9 @@ use kumo_wire::Wire;
 use std::net::SocketAddr;
 
 pub const CELL: CellId = CellId(0xce11);
+
+/// An operator's.
+pub const CANCEL: Order = Order::Cancel { author: Author::Operator };
 
 pub struct Log {
     pub cluster: Cluster,
@@ -84,10 +87,20 @@ impl Log {
         attach: impl IntoIterator<Item = ServerId>,
         detach: impl IntoIterator<Item = u16>,
     ) -> Result<(), Objection> {
+        self.replace_by(Author::Operator, attach, detach)
+    }
+
+    pub fn replace_by(
+        &mut self,
+        author: Author,
+        attach: impl IntoIterator<Item = ServerId>,
+        detach: impl IntoIterator<Item = u16>,
+    ) -> Result<(), Objection> {
         let number = self.number();
         let attach = attach.into_iter().collect();
         let detach = detach.into_iter().map(address).collect();
-        self.order(Order::Replace { number, above: SpaceNumber(0), attach, detach, accept_loss: false })
+        let above = SpaceNumber(0);
+        self.order(Order::Replace { number, above, attach, detach, accept_loss: false, author })
     }
 
     pub fn fault(&mut self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Objection> {
@@ -100,6 +113,12 @@ impl Log {
         let (term, at) = (self.cluster.term(), self.number());
         let servers = vec![(server(number, life), Incarnation(life + 1))];
         self.apply(Command::Return { term, number: at, servers })
+    }
+
+    /// No server knows of a space that a recovery lost.
+    pub fn remembered(&mut self) -> Result<(), Objection> {
+        let (term, number) = (self.cluster.term(), self.number());
+        self.apply(Command::Remembered { term, number })
     }
 
     pub fn switch(&mut self) -> Result<(), Objection> {

@@ -91,7 +91,9 @@ impl Watch {
             | Command::Register { .. }
             | Command::Order { .. }
             | Command::Recruit { .. }
-            | Command::Dismiss { .. } => {}
+            | Command::Dismiss { .. }
+            | Command::Remembered { .. }
+            | Command::Forgotten { .. } => {}
         }
     }
 

@@ -1,10 +1,11 @@
 //! [`Kept`]: what a server's store remembers of the cluster, besides records.
 
 use crate::{NodeError, entropy};
-use kumo_cluster::{Fault, Incarnation, Space};
+use kumo_cluster::{Fault, Incarnation, LIVES_MAX, Space};
 use kumo_paxos::CellId;
 use kumo_store::{CLUSTER_NOTE, Engine};
 use kumo_wire::Wire;
+use tracing::warn;
 
 /// What earlier lives of this server left.
 pub struct Kept {
@@ -27,8 +28,12 @@ impl Kept {
         let kept =
             Kept { cluster: note(engine, CLUSTER_NOTE)?, space: note(engine, SPACE)?, lives: lives.clone() };
         let incarnation = Incarnation(entropy::draw()?);
+        // Beyond it the oldest of those that never owned anything are forgotten, but not the one before.
         if lives.len() >= LIVES_MAX {
             lives.remove(1);
+        }
+        if lives.len() > LIVES_USUAL {
+            warn!(lives = lives.len(), "{}", RESTARTS);
         }
         lives.push(incarnation);
         engine.put_note(LIVES, &lives.to_bytes()).map_err(NodeError::Store)?;
@@ -66,9 +71,11 @@ pub const VOTER: &str = "voter";
 /// Notes that make no sense in a copy of the store.
 pub const OF_THIS_SERVER: [&str; 3] = [LIVES, SPOKE, VOTER];
 
-/// Lives remembered that managers heard of and that never owned anything. Beyond it the oldest of them are forgotten, but
-/// not the one before.
-const LIVES_MAX: usize = 32;
+/// More lives that managers heard of, and none of which was attached, are worth a word.
+const LIVES_USUAL: usize = 32;
+
+const RESTARTS: &str = "this server has begun many lives and was attached in none of them: it restarts again and again, or \
+                        its managers have no master";
 
 #[cfg(test)]
 mod tests {
@@ -83,6 +90,36 @@ mod tests {
         assert_eq!(second.lives, [owner]);
         let (third, _) = Kept::begin(&engine).expect("a note");
         assert_eq!(third.lives, [owner, reborn]);
+    }
+
+    #[test]
+    fn a_last_owner_that_restarts_all_night_is_on_record() {
+        let engine = Engine::memory();
+        let (_, owner) = Kept::begin(&engine).expect("a note");
+        spoke(&engine, owner).expect("a note");
+        for restarts in 1..LIVES_MAX + 10 {
+            let (kept, life) = Kept::begin(&engine).expect("a note");
+            spoke(&engine, life).expect("a note");
+            assert_eq!(kept.lives.first(), Some(&owner));
+            assert_eq!(kept.lives.len(), restarts.min(LIVES_MAX));
+        }
+    }
+
+    #[test]
+    fn a_life_that_was_lost_as_a_last_owner_is_named_after_a_thousand_others() {
+        let engine = Engine::memory();
+        // Attached once, and adopted: then attached again before it knew, and lost as that.
+        let (_, first) = Kept::begin(&engine).expect("a note");
+        spoke(&engine, first).expect("a note");
+        let (_, lost) = Kept::begin(&engine).expect("a note");
+        spoke(&engine, lost).expect("a note");
+        let mut named = Vec::new();
+        for _ in 0..1000 {
+            let (kept, life) = Kept::begin(&engine).expect("a note");
+            spoke(&engine, life).expect("a note");
+            named = kept.lives;
+        }
+        assert_eq!(named[..2], [first, lost]);
     }
 
     #[test]

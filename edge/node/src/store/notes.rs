@@ -5,7 +5,7 @@ use kumo_cluster::{
     GatewayError, GatewayNote, GivenUp, Kind, ManagerNote, MemberState, Operation, ServerNote, Space,
 };
 use std::net::SocketAddr;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 pub fn server(note: &ServerNote) {
     match note {
@@ -115,6 +115,14 @@ pub fn manager(note: &ManagerNote) {
             warn!(server = %server.address, "{}", RESTORED);
             record("restored", || vec![("server", Value::text(server.address))]);
         }
+        ManagerNote::TakenOut { server } => {
+            info!(server = %server.address, "not attached by itself: it was detached by order");
+            record("left out", || vec![("server", Value::text(server.address))]);
+        }
+        ManagerNote::AutoRefused { objection } => {
+            warn!(reason = %objection, "auto-replace was refused");
+            record("auto-replace refused", || vec![("reason", Value::text(objection))]);
+        }
         ManagerNote::Hopeless { lost } => {
             let lost = lost.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
             warn!(lost, "the replace cannot end without these servers, and is given up");
@@ -123,6 +131,16 @@ pub fn manager(note: &ManagerNote) {
         ManagerNote::Space { space } => {
             info!(number = %space.number, attached = space.rhs.len(), moving = space.job.is_some(), "hash space");
             record_space(space);
+        }
+        ManagerNote::Forgotten { server, knows, number } => {
+            error!(%server, %knows, here = %number, "{}", FORGOTTEN);
+            record("hash space forgotten", || {
+                vec![
+                    ("server", Value::text(server)),
+                    ("knows", Value::text(knows)),
+                    ("here", Value::text(number)),
+                ]
+            });
         }
         ManagerNote::LossAccepted(given_up) => loss_accepted(given_up),
         ManagerNote::Refused { address, reason } => {
@@ -304,6 +322,11 @@ const LOSS_ACCEPTED: &str = "loss of data accepted by an operator: the keys of t
 const FOREIGN: &str = "the server's store belongs to another cluster: if this cell takes the place of one that is lost, \
                        `kumoctl rebuild` takes over the hash space that the servers hold; otherwise attach the others \
                        by name";
+
+/// Why a recovered cell does nothing.
+const FORGOTTEN: &str = "the cell was recovered from a manager that had forgotten a hash space which that server has: it \
+                         leads no server, since they would drop what they have; stop all managers, move their --data \
+                         folders away, start them, and order `kumoctl MANAGER rebuild`";
 
 /// Why auto-replace does nothing with a server of its own past.
 const RESTORED: &str = "the server brings records of no cluster, a restored backup: auto-replace leaves it alone, since it \

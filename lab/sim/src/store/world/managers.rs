@@ -205,6 +205,9 @@ impl World {
             | ManagerNote::FaultProposed { .. }
             | ManagerNote::StoresDiffer
             | ManagerNote::Restored { .. }
+            | ManagerNote::TakenOut { .. }
+            | ManagerNote::AutoRefused { .. }
+            | ManagerNote::Forgotten { .. }
             | ManagerNote::Hopeless { .. }
             | ManagerNote::Foreign { .. }
             | ManagerNote::LossAccepted(_)
