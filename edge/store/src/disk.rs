@@ -107,12 +107,20 @@ const REWRITE_BYTES: usize = 56 << 10;
 
 /// Writes a file whole or not at all: under another name first, durable before it gets its own.
 pub fn write_whole(disk: &dyn Disk, folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    write_roomy(disk, folder, name, parts, 0)
+}
+
+/// [`write_whole`] of a file that has so much space on the disk, or is not written.
+pub fn write_roomy(disk: &dyn Disk, folder: &Path, name: &str, parts: &[&[u8]], room: u64) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}{UNFINISHED}"));
     if disk.what(&unfinished)? == What::File {
         disk.remove(&unfinished)?;
     }
     let write = || {
         let file = disk.create(&unfinished)?;
+        if room > 0 {
+            file.allocate(room)?;
+        }
         let mut offset = 0;
         for part in parts {
             file.write_at(offset, part)?;

@@ -1,7 +1,7 @@
 //! Notes: small blobs of the server's beside its records. They have their room on the disk before they are needed: a server
 //! whose disk is full must still be able to say which hash space it acts in.
 
-use crate::disk::{Access, DiskFile, What, fault, read_whole};
+use crate::disk::{Access, DiskFile, What, fault, read_whole, write_roomy};
 use crate::folder::Folder;
 use crate::layout::checksum;
 use kumo_cluster::Fault;
@@ -31,9 +31,7 @@ impl Folder {
 
     /// Puts a file of that name, with a note's layout, in place of an older one. Durable when this returns.
     pub fn keep(&self, file: &str, content: &[u8]) -> Result<(), Fault> {
-        let mut rest = (content.len() as u32).to_be_bytes().to_vec();
-        rest.extend_from_slice(content);
-        let crc = checksum(0, &rest).to_be_bytes();
+        let (crc, rest) = encoded(content);
         let mut named = self.noting.lock().expect("no panic under this lock");
         let (path, room) = (self.path.join(file), self.path.join(ROOM));
         let mut write = || {
@@ -59,6 +57,16 @@ impl Folder {
         // A note of a new name took the room there was.
         self.reserve();
         Ok(())
+    }
+
+    /// Puts a file of that name and layout where there is none. Its space is its own: what the next note has reserved stays
+    /// there, for what must be written on a full disk.
+    pub fn keep_first(&self, file: &str, content: &[u8]) -> Result<(), Fault> {
+        let (crc, rest) = encoded(content);
+        // As much as the room has, since it becomes that when the file is written again.
+        let room = self.room_bytes.load(Ordering::Relaxed).max(HEAD_BYTES + content.len() as u64);
+        let written = write_roomy(&*self.disk, &self.path, file, &[&crc, &rest], room);
+        written.map_err(|error| fault("write", &self.path.join(file), &error))
     }
 
     /// Sees whether the next note has its room by now. Why not, if not: [`Folder::roomless`].
@@ -123,6 +131,13 @@ impl Folder {
         let reserved = file.allocate(bytes.max(self.room_bytes.load(Ordering::Relaxed)));
         Ok((file, reserved))
     }
+}
+
+/// The checksum, and what it is of.
+fn encoded(content: &[u8]) -> ([u8; 4], Vec<u8>) {
+    let mut rest = (content.len() as u32).to_be_bytes().to_vec();
+    rest.extend_from_slice(content);
+    (checksum(0, &rest).to_be_bytes(), rest)
 }
 
 fn content(bytes: &[u8]) -> Option<&[u8]> {

@@ -1,5 +1,6 @@
 //! [`Roster`]: which segments a store has, so that a start misses one whose file vanished or was cut short.
 
+use crate::disk::{What, fault};
 use crate::error::{Lack, OpenError};
 use crate::folder::{Folder, Format};
 use crate::notes::{HEAD_BYTES, NOTE_BYTES_MAX, ROOM_BYTES};
@@ -111,7 +112,11 @@ impl Folder {
         let bytes = roster.bytes();
         let room = (HEAD_BYTES + bytes.len() as u64).next_multiple_of(ROOM_BYTES);
         self.room_bytes.fetch_max(room, Ordering::Relaxed);
-        self.keep(ROSTER, &bytes)?;
+        let path = self.path.join(ROSTER);
+        match self.disk.what(&path).map_err(|error| fault("write", &path, &error))? {
+            What::Missing => self.keep_first(ROSTER, &bytes)?,
+            What::File | What::Folder => self.keep(ROSTER, &bytes)?,
+        }
         *listed = Some(roster);
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::{Model, PATH, content, key, open, open_at, record, tend};
 use crate::disk::Disk;
 use crate::engine::Core;
 use crate::error::OpenError;
+use crate::notes::ROOM_BYTES;
 use crate::options::Sync;
 use kumo_cluster::Fault;
 use std::collections::BTreeMap;
@@ -265,6 +266,38 @@ fn a_full_disk_keeps_no_older_store_from_starting() {
             assert_eq!(content(&core), model);
             assert_eq!(disk.content(&file("FORMAT")), b"kumo store 4\n");
         }
+    }
+}
+
+/// What the notes have for themselves is not spent on the first roster: a server whose disk is full must remember.
+#[test]
+fn the_first_roster_does_not_take_the_room_of_the_notes() {
+    let (whole, _) = sample();
+    let (core, _) = open(&whole, Sync::Always).unwrap();
+    core.put_note("lives", b"before").unwrap();
+    let model = content(&core);
+    drop(core);
+    made_old(&whole);
+    let used: u64 = whole.names().iter().map(|path| whole.space(path)).sum();
+    for room in [0, 4096, 2 * ROOM_BYTES] {
+        let disk = whole.copy();
+        disk.limit(Some(used + room));
+        for start in ["first", "second"] {
+            let (core, _) = open(&disk, Sync::Always).unwrap();
+            for content in [start, "and again"] {
+                let put = core.put_note("lives", content.as_bytes());
+                put.unwrap_or_else(|fault| panic!("{start} start, {room} bytes: {fault}"));
+                assert_eq!(core.note("lives"), Ok(Some(content.into())));
+            }
+            assert_eq!(content(&core), model);
+            disk.crash(Crash::Killed);
+        }
+        let listed = disk.content(&file("FORMAT")) == b"kumo store 4\n";
+        assert_eq!(
+            (listed, disk.names().contains(&file("SEGMENTS"))),
+            (room > ROOM_BYTES, room > ROOM_BYTES)
+        );
+        assert!(!disk.names().contains(&file("SEGMENTS.unfinished")));
     }
 }
 
