@@ -311,11 +311,19 @@ impl<'a> Recovery<'a> {
         // Before there is a segment of a number that a hint of old has.
         self.drop_orphans()?;
         if active.is_none() {
-            let number = last.unwrap_or(0) + 1;
+            let number = self.next_number(last);
             let segment = Segment::create(&*self.folder.disk, &self.folder.path, number, 0)?;
             self.segments.insert(number, segment);
         }
         Ok(())
+    }
+
+    /// Numbers never go back: what the roster says was synced of a segment that is gone would be missed in another one of
+    /// its number, or in one below. Where nothing but its header was, it is used again.
+    fn next_number(&self, last: Option<u32>) -> u32 {
+        let (number, offset) = self.synced;
+        let unused = number.saturating_add(u32::from(offset > HEADER_BYTES));
+        last.unwrap_or(0).saturating_add(1).max(self.spare.unwrap_or(0)).max(unused)
     }
 
     /// What is served from now on must not vanish with the power. After a sync that failed, the system holds what it

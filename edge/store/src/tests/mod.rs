@@ -11,6 +11,7 @@ mod files;
 mod full;
 mod hints;
 mod model;
+mod numbers;
 mod properties;
 mod reserve;
 mod unfinished;
