@@ -10,7 +10,7 @@ use crate::engine::{Core, Files};
 use crate::entry::{Body, Entry, Place};
 use crate::hint::Hint;
 use crate::layout::{LogKind, LogRecord};
-use crate::segment::{Segment, Step, Walk, hint_name};
+use crate::segment::{HEADER_BYTES, Segment, Step, Walk, hint_name};
 use crate::shard::Shards;
 use bytes::Bytes;
 use kumo_cluster::{Fault, KeyHash, StoreKey};
@@ -25,7 +25,7 @@ impl Core {
         let Some(files) = self.files() else { return Ok(()) };
         // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
         loop {
-            files.log.reserve.take_back()?;
+            files.log.reserve.take_back(&*files.log.disk)?;
             // What it says is remembered, and told to whoever writes.
             let _ = files.log.look_for_room();
             // A hint would take room that is for what is moved.
@@ -42,6 +42,11 @@ impl Core {
             match files.victim() {
                 Some(victim) if !self.rewrite(files, &victim, pace)? => return Ok(()),
                 Some(_) => {}
+                None if files.log.reserve.is_given() => {
+                    if !files.log.give_up_reserve()? {
+                        return Ok(());
+                    }
+                }
                 None if closed.is_none() => return Ok(()),
                 None => finished?,
             }
@@ -242,12 +247,15 @@ impl Files {
         !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
     }
 
-    /// There is so much garbage in it, and what is moved fits into the reserve: a part of it that was moved for nothing
-    /// would be missed by others. A store that was written with larger segments has some that do not.
+    /// There is so much garbage in it that more is gained than taken, and what is moved fits into the reserve: a part of it
+    /// that was moved for nothing would be missed by others. A store that was written with larger segments has some that do
+    /// not.
     fn is_worth_the_reserve(&self, segment: &Segment, percent: u64) -> bool {
         let moved = segment.written().saturating_sub(segment.garbage());
         let fits = moved <= self.log.reserve.bytes();
-        fits && !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
+        // What has nothing to be moved takes nothing.
+        let gains = moved <= HEADER_BYTES || segment.garbage() >= self.log.gain_bytes_min();
+        fits && gains && !segment.damaged.load(Ordering::Relaxed) && segment.garbage_percent() >= percent
     }
 
     /// Looks for the reserve of an earlier process. That it fails is no reason not to start.
@@ -315,7 +323,7 @@ const PACE_BYTES: u64 = 1 << 20;
 
 /// On a full disk a segment is rewritten if this part of it is garbage: what is freed costs nine times as much of moving,
 /// at most, and is more than what marks, seals and space that is taken ahead make of it.
-const SHORT_PERCENT: u64 = 10;
+pub const SHORT_PERCENT: u64 = 10;
 
 /// Keys of the index that are looked at under one lock, which requests wait for.
 const KEYS_AT_ONCE: usize = 256;

@@ -13,6 +13,9 @@ pub trait Disk: Send + Sync {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
+    /// How many bytes more the file system of this folder takes, as far as it knows.
+    fn free(&self, folder: &Path) -> io::Result<u64>;
+
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// A new file; there must be none of that name.
@@ -156,6 +159,11 @@ impl Disk for SystemDisk {
         let names = std::fs::read_dir(folder)?
             .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         names.collect()
+    }
+
+    fn free(&self, folder: &Path) -> io::Result<u64> {
+        let filled = rustix::fs::statvfs(folder)?;
+        Ok(filled.f_bavail.saturating_mul(filled.f_frsize))
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {

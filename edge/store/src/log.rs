@@ -263,6 +263,17 @@ impl Log {
         self.reserve.make(&*self.disk, self.file_bytes(), active)
     }
 
+    /// Compaction has nothing left to do. False: it looks again before the reserve is given up.
+    pub fn give_up_reserve(&self) -> Result<bool, Fault> {
+        let active = self.tail().active.number;
+        self.reserve.give_up(&*self.disk, active)
+    }
+
+    /// So much garbage is more than what its removal takes of a full disk: the space ahead of what is moved.
+    pub fn gain_bytes_min(&self) -> u64 {
+        2 * self.options.segment_bytes / GIVEN_PART
+    }
+
     /// The disk is full, and there is a reserve, so that all garbage that is worth it can go.
     pub fn is_short(&self) -> bool {
         self.reserve.is_given() || (self.is_full() && self.reserve.is_made())

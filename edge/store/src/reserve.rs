@@ -4,21 +4,23 @@
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault};
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// The file [`RESERVE`], in which nothing is and whose space is taken. Given to compaction, it has no space and stays:
-/// also a process that starts then keeps what is left for compaction, until the file has its space again.
+/// also a process that starts then keeps what is left for compaction, until the file has its space again, or is given up.
 ///
 /// A store that has none works all the same; of a full disk then only goes what leaves enough room for what is moved.
 pub struct Reserve {
     path: PathBuf,
     bytes: u64,
-    /// Set when it has had its space.
-    file: OnceLock<Box<dyn DiskFile>>,
+    /// There since it has had its space, until it is given up.
+    file: Mutex<Option<Box<dyn DiskFile>>>,
     /// Compaction has its space.
     given: AtomicBool,
-    /// The active segment when it was last tried to make it.
+    /// How often compaction has found nothing to do with it.
+    idle: AtomicU32,
+    /// The active segment when it was last tried to make it, or given up.
     tried: AtomicU32,
 }
 
@@ -27,8 +29,9 @@ impl Reserve {
         Reserve {
             path: folder.join(RESERVE),
             bytes: segment_bytes + segment_bytes / AROUND_PART,
-            file: OnceLock::new(),
+            file: Mutex::default(),
             given: AtomicBool::new(false),
+            idle: AtomicU32::new(0),
             tried: AtomicU32::new(0),
         }
     }
@@ -50,7 +53,7 @@ impl Reserve {
                 return disk.remove(&self.path);
             }
             self.given.store(lacking, Ordering::Release);
-            self.file.get_or_init(|| file);
+            *self.file() = Some(file);
             Ok(())
         };
         found().map_err(|error| self.failed(&error))
@@ -63,7 +66,10 @@ impl Reserve {
         if self.is_made() || small || self.tried.swap(active, Ordering::Relaxed) == active {
             return Ok(());
         }
-        let folder = self.path.parent().expect("it is in the store's folder");
+        if !self.is_room(disk) {
+            return Err(Fault::Full);
+        }
+        let folder = self.folder();
         let unfinished = folder.join(format!("{RESERVE}{UNFINISHED}"));
         let make = || {
             if disk.what(&unfinished)? == What::File {
@@ -81,23 +87,28 @@ impl Reserve {
             let _ = disk.remove(&unfinished);
             self.failed(&error)
         })?;
-        self.file.get_or_init(|| made);
+        *self.file() = Some(made);
         Ok(())
     }
 
     /// Gives its space to compaction. False: there is none, or compaction has it. Nobody but the one who compacts calls
     /// this and [`Reserve::take_back`].
     pub fn give(&self) -> Result<bool, Fault> {
-        let Some(file) = self.file.get().filter(|_| !self.is_given()) else { return Ok(false) };
+        let held = self.file();
+        let Some(file) = held.as_ref().filter(|_| !self.is_given()) else { return Ok(false) };
         // Before there is room for others.
         self.given.store(true, Ordering::Release);
+        self.idle.store(0, Ordering::Relaxed);
         file.truncate(0).map_err(|error| self.failed(&error))?;
         Ok(true)
     }
 
     /// Takes its space back, if there is as much again.
-    pub fn take_back(&self) -> Result<(), Fault> {
-        let Some(file) = self.file.get().filter(|_| self.is_given()) else { return Ok(()) };
+    pub fn take_back(&self, disk: &dyn Disk) -> Result<(), Fault> {
+        let held = self.file();
+        let Some(file) = held.as_ref().filter(|_| self.is_given() && self.is_room(disk)) else {
+            return Ok(());
+        };
         match file.allocate(self.bytes).map_err(|error| self.failed(&error)) {
             Ok(()) => self.given.store(false, Ordering::Release),
             // File systems do a part of what they cannot do: compaction needs that.
@@ -107,8 +118,27 @@ impl Reserve {
         Ok(())
     }
 
+    /// Compaction has it, nothing is left to be done with it, and still it cannot be taken back: others on this disk took
+    /// of it. What is left is for requests, which are refused until then, and is tried to be reserved again with a later
+    /// segment than this active one. False: what was removed may yet be freed, as long as somebody reads it.
+    pub fn give_up(&self, disk: &dyn Disk, active: u32) -> Result<bool, Fault> {
+        if self.idle.fetch_add(1, Ordering::Relaxed) + 1 < IDLE_ROUNDS {
+            return Ok(false);
+        }
+        // Nobody makes another one before this one is gone.
+        let mut held = self.file();
+        *held = None;
+        self.tried.store(active, Ordering::Relaxed);
+        self.given.store(false, Ordering::Release);
+        let gone = match disk.what(&self.path) {
+            Ok(What::File) => disk.remove(&self.path),
+            other => other.map(|_| ()),
+        };
+        gone.map(|()| true).map_err(|error| self.failed(&error))
+    }
+
     pub fn is_made(&self) -> bool {
-        self.file.get().is_some()
+        self.file().is_some()
     }
 
     /// Compaction has it: all that there is room for is for compaction.
@@ -119,6 +149,22 @@ impl Reserve {
     /// What can be moved with it.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// There is as much free as it takes. File systems do a part of what they cannot do: until that is given back nothing
+    /// would be left for others on this disk, such as a cell's replica, which ends then. So it is not tried in vain.
+    fn is_room(&self, disk: &dyn Disk) -> bool {
+        let needed = self.bytes + self.bytes / SPARED_PART;
+        // One that does not say how much it has is asked for it.
+        disk.free(self.folder()).map_or(true, |free| free >= needed)
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().expect("it is in the store's folder")
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<Box<dyn DiskFile>>> {
+        self.file.lock().expect("no panic under this lock")
     }
 
     fn failed(&self, error: &std::io::Error) -> Fault {
@@ -132,6 +178,13 @@ pub const RESERVE: &str = "RESERVE";
 /// The largest rewrite moves a whole segment. This part of one comes on top: for the headers, marks and seals of the
 /// segments that it is moved to, what is reserved ahead there, and notes that are written meanwhile.
 const AROUND_PART: u64 = 8;
+
+/// This part of it more must be free before it is taken: what is said to be free is never quite what can be had.
+const SPARED_PART: u64 = 256;
+
+/// So often compaction finds nothing to do before the reserve is given up: a second or so, in which whoever reads a segment
+/// that was removed has read it.
+const IDLE_ROUNDS: u32 = 3;
 
 /// A store has so many times as much before it gets one: a small store stays small, and a small disk is not mostly
 /// reserve.

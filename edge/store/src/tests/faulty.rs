@@ -1,5 +1,6 @@
 //! [`FaultyDisk`]: a file system in memory that crashes, fails or fills up at a chosen operation.
 
+use super::held::{Content, SECTOR_BYTES};
 use crate::disk::{Access, Disk, DiskFile, Lock, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,6 +27,10 @@ struct State {
     plan: Plan,
     down: bool,
     capacity: Option<u64>,
+    /// What does not fit is allocated as far as it does.
+    allocates_in_part: bool,
+    /// There was a moment without a byte left since the capacity was set.
+    was_full: bool,
     written_bytes: u64,
     meddling: Option<(PathBuf, Meddling)>,
     /// A file, and where it cannot be read.
@@ -44,16 +49,6 @@ enum Rename {
 
 /// What others do in the middle of something.
 type Meddling = Box<dyn FnOnce() + Send>;
-
-#[derive(Clone, Default)]
-struct Content {
-    bytes: Vec<u8>,
-    durable: Vec<u8>,
-    allocated: u64,
-    /// Sectors that a sync failed to write and the system holds for written all the same: read from its memory, and not
-    /// on the disk before they are written again.
-    dropped: BTreeSet<usize>,
-}
 
 /// What goes wrong.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -95,7 +90,22 @@ impl FaultyDisk {
 
     /// Bytes of all files together.
     pub fn limit(&self, capacity: Option<u64>) {
-        self.state().capacity = capacity;
+        let mut state = self.state();
+        (state.capacity, state.was_full) = (capacity, false);
+    }
+
+    /// What cannot be allocated is allocated in part from here on, as most file systems do.
+    pub fn allocate_in_part(&self) {
+        self.state().allocates_in_part = true;
+    }
+
+    /// Something was allocated that left nothing to others.
+    pub fn was_full(&self) -> bool {
+        self.state().was_full
+    }
+
+    pub fn used(&self) -> u64 {
+        self.state().used()
     }
 
     pub fn changes(&self) -> u64 {
@@ -299,51 +309,6 @@ impl Rename {
     }
 }
 
-impl Content {
-    fn space(&self) -> u64 {
-        self.allocated.max(self.bytes.len() as u64)
-    }
-
-    /// Keeps any of the sectors that were not synced, and any length.
-    fn mix(&mut self, random: &mut Random) {
-        self.allocated = 0;
-        let (old, new) = (self.durable.len() as u64, self.bytes.len() as u64);
-        let length = old.min(new) + random.below(old.abs_diff(new) + 1);
-        let mut mixed = self.durable.clone();
-        mixed.resize(length as usize, 0);
-        for start in (0..mixed.len()).step_by(SECTOR_BYTES) {
-            let end = (start + SECTOR_BYTES).min(mixed.len());
-            let dropped = self.dropped.contains(&(start / SECTOR_BYTES));
-            if random.below(3) > 0 && self.bytes.len() > start && !dropped {
-                let there = end.min(self.bytes.len());
-                mixed[start..there].copy_from_slice(&self.bytes[start..there]);
-            }
-        }
-        self.bytes = mixed;
-        self.dropped.clear();
-    }
-
-    /// What was not on the disk is dropped if the sync fails, else it is there.
-    fn sync(&mut self, fails: bool) {
-        let sectors = self.bytes.chunks(SECTOR_BYTES).enumerate();
-        let mut synced = self.bytes.clone();
-        for (number, sector) in sectors {
-            let start = number * SECTOR_BYTES;
-            let on_disk = self.durable.get(start..start + sector.len());
-            if on_disk != Some(sector) && fails {
-                self.dropped.insert(number);
-            }
-            if self.dropped.contains(&number) {
-                let old = self.durable.iter().skip(start).copied().chain(std::iter::repeat(0));
-                synced[start..start + sector.len()].iter_mut().zip(old).for_each(|(byte, old)| *byte = old);
-            }
-        }
-        if !fails {
-            self.durable = synced;
-        }
-    }
-}
-
 impl Disk for FaultyDisk {
     fn what(&self, path: &Path) -> io::Result<What> {
         let state = self.up()?;
@@ -351,6 +316,11 @@ impl Disk for FaultyDisk {
             return Ok(What::Folder);
         }
         Ok(if state.names.contains_key(path) { What::File } else { What::Missing })
+    }
+
+    fn free(&self, _folder: &Path) -> io::Result<u64> {
+        let state = self.up()?;
+        Ok(state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used())))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -538,10 +508,14 @@ impl DiskFile for FaultyFile {
         if end <= state.files[self.number].space() {
             return Ok(());
         }
-        if state.capacity.is_some_and(|capacity| others + end > capacity) {
+        let room = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(others));
+        state.was_full |= end >= room;
+        let in_part = state.allocates_in_part;
+        let file = &mut state.files[self.number];
+        if end > room {
+            file.allocated = file.allocated.max(if in_part { room } else { 0 });
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let file = &mut state.files[self.number];
         file.allocated = file.allocated.max(end);
         Ok(())
     }
@@ -566,9 +540,6 @@ impl DiskFile for FaultyFile {
         changed
     }
 }
-
-/// What a disk writes at once.
-const SECTOR_BYTES: usize = 512;
 
 /// Numbers that look random and are the same in every run.
 pub struct Random(pub u64);

@@ -2,6 +2,7 @@
 
 use super::faulty::{Crash, FaultyDisk, Plan};
 use super::{Model, PATH, content, key, open, open_at, options, record, tend};
+use crate::compaction::SHORT_PERCENT;
 use crate::disk::Access;
 use crate::engine::Core;
 use crate::merge::merge_on;
@@ -346,4 +347,123 @@ fn a_reserve_is_no_data_and_in_no_copy() {
     assert_eq!(content(&core), served);
     tend(&core);
     assert!(!disk.names().iter().any(|path| path.to_string_lossy().ends_with("RESERVE.unfinished")));
+}
+
+/// As if others on this disk took what is freed, so that the reserve does not get its space again.
+fn tend_beside_others(disk: &FaultyDisk, core: &Core) {
+    let log = &core.files().unwrap().log;
+    let left = log.reserve.bytes() - 300;
+    let mut given = 0;
+    for _ in 0..5 {
+        let mut others = |_| {
+            if log.reserve.is_given() {
+                given += 1;
+                disk.limit(Some(disk.used() + left));
+            }
+            true
+        };
+        let tended = core.tend(&mut others);
+        // In the end there are hints to be written again, for which there may be no room.
+        assert!(matches!(tended, Ok(()) | Err(Fault::Full)), "{tended:?}");
+    }
+    assert!(given > 2, "{given} segments");
+}
+
+/// What compaction has no use for any more is not kept from requests until a restart.
+#[test]
+fn a_reserve_that_cannot_be_taken_back_is_given_up_when_compaction_is_done() {
+    let (disk, core, mut model, mut clock) = full();
+    let log = &core.files().unwrap().log;
+    tend_beside_others(&disk, &core);
+    assert!(!log.is_full() && !log.reserve.is_given() && !log.reserve.is_made());
+    assert!(!disk.names().contains(&Path::new(PATH).join(RESERVE)));
+    let before = model.len();
+    fill(&core, &mut model, &mut clock);
+    core.commit().unwrap();
+    assert!(model.len() > before + 5, "{before} keys, then {}", model.len());
+    assert_eq!(content(&core), model);
+    // As on a disk that never had room for one, it is made when there is some.
+    disk.limit(None);
+    while !log.reserve.is_made() {
+        clock += 1;
+        let (key, record) = (key(1000 + clock), record(clock, 150));
+        core.put(key.hash, &key.key, &record).unwrap();
+        model.insert(key, record);
+        core.commit().unwrap();
+        core.keep_ready();
+    }
+    assert_eq!(disk.space(&Path::new(PATH).join(RESERVE)), log.reserve.bytes());
+    disk.crash(Crash::PowerFailed);
+    drop(core);
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    assert_eq!(content(&core), model);
+    assert!(core.files().unwrap().log.reserve.is_made());
+}
+
+/// The space that is taken ahead for what is moved would be more than what its removal frees.
+#[test]
+fn the_reserve_is_not_given_for_less_than_it_takes() {
+    let disk = FaultyDisk::default();
+    let shared: Arc<dyn crate::disk::Disk> = Arc::new(disk.clone());
+    let options = Options { segment_bytes: 64 << 10, ..options(Sync::None) };
+    let open = |path| Core::open(shared.clone(), Path::new(path), Access::Write, options.clone()).unwrap().0;
+    let put = |core: &Core, number, clock, data_bytes| {
+        core.put(key(number).hash, &key(number).key, &record(clock, data_bytes)).and_then(|()| core.flush())
+    };
+    let core = open(PATH);
+    (1..4).for_each(|number| put(&core, number, number, 200).unwrap());
+    // The store that is made of it begins with a small segment.
+    core.backup(Path::new("/copy"), &[]).unwrap();
+    drop(core);
+    let core = open("/copy");
+    let log = &core.files().unwrap().log;
+    put(&core, 1, 8, 200).unwrap();
+    let small = log.closed_segments().remove(0);
+    assert!((SHORT_PERCENT..50).contains(&small.garbage_percent()), "{} %", small.garbage_percent());
+    let mut clock = 7000;
+    disk.limit(Some(disk.used() + 600_000));
+    for data_bytes in [600, 0] {
+        while put(&core, clock, 7 * clock + 1, data_bytes).is_ok() {
+            clock += 1;
+            core.keep_ready();
+            // Nothing is reserved any more behind the ends of closed segments.
+            log.trim().unwrap();
+        }
+    }
+    assert!(log.reserve.is_made() && log.is_full());
+    // What is left is too little for a segment.
+    disk.limit(Some(disk.used()));
+    for _ in 0..5 {
+        let tended = core.tend(&mut |_| true);
+        // A hint finds no room.
+        assert!(matches!(tended, Ok(()) | Err(Fault::Full)), "{tended:?}");
+    }
+    assert!(log.reserve.is_made() && !log.reserve.is_given());
+    assert!(disk.names().contains(&small.path));
+}
+
+/// File systems take what there is for what they cannot do, and others on the disk find it full meanwhile.
+#[test]
+fn a_reserve_for_which_there_is_no_room_takes_none_for_a_moment() {
+    let (disk, core, _, _) = full();
+    let log = &core.files().unwrap().log;
+    disk.allocate_in_part();
+    for reserve_bytes_left in [0, 100, log.reserve.bytes() - 1, log.reserve.bytes()] {
+        assert!(log.reserve.give().unwrap());
+        disk.limit(Some(disk.used() + reserve_bytes_left));
+        log.reserve.take_back(&disk).unwrap();
+        assert!(log.reserve.is_given());
+        assert!(!disk.was_full(), "{reserve_bytes_left} bytes were left");
+        disk.limit(None);
+        log.reserve.take_back(&disk).unwrap();
+        assert!(!log.reserve.is_given());
+    }
+    // Nor is it in the making.
+    while log.reserve.is_made() {
+        log.reserve.give().unwrap();
+        log.reserve.give_up(&disk, 0).unwrap();
+    }
+    disk.limit(Some(disk.used() + log.reserve.bytes() - 1));
+    assert_eq!(log.keep_reserve(), Err(Fault::Full));
+    assert!(!disk.was_full() && !log.reserve.is_made());
 }
