@@ -112,9 +112,10 @@ impl Engine {
         self.shared.core.trouble()
     }
 
-    /// Why records are refused, if it is not for want of room: nothing can be written until it is over.
+    /// Why a record would be refused now, if one was and it is not for want of room: nothing can be written until it is
+    /// over.
     pub fn failing(&self) -> Option<Fault> {
-        self.shared.core.files().and_then(|files| files.log.failing())
+        self.shared.core.failing()
     }
 }
 
@@ -272,6 +273,14 @@ impl Core {
             return Ok(self.notes.lock().expect("no panic under this lock").get(name).cloned());
         };
         files.folder.note(name)
+    }
+
+    pub fn failing(&self) -> Option<Fault> {
+        let files = self.files()?;
+        // It may be over, and the thread that looks may be held up by the same disk: a server ends for what is told here.
+        files.log.failing()?;
+        let _ = files.log.look_for_room();
+        files.log.failing()
     }
 
     pub fn trouble(&self) -> Option<Fault> {

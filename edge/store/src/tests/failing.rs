@@ -163,10 +163,34 @@ fn a_store_that_refuses_records_says_why_until_it_takes_one() {
         refused += 1;
         assert!(matches!(&fault, Fault::Io(what) if what.contains("failed as planned")), "{fault}");
         assert_eq!((log.failing(), log.is_full()), (Some(fault), false));
-        log.prepare().unwrap();
+        // Whoever ends for it looks again: the threads may be held up.
+        assert_eq!(core.failing(), None);
         assert_eq!((log.failing(), log.is_full()), (None, false), "seen without a write");
         core.put(key(1).hash, &key(1).key, &record(1000, 4096)).unwrap();
         core.commit().unwrap();
     }
     assert!(refused > 1, "{refused}");
+}
+
+/// As long as it lasts, who asks is told, and of a disk that is full by now something else.
+#[test]
+fn why_records_are_refused_is_what_it_is_by_now() {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    fill(&core, 0, 12);
+    // Something has the name of the next segment.
+    let next = Path::new(PATH).join(segment_name(2));
+    disk.create_folder(&next).unwrap();
+    core.put(key(1).hash, &key(1).key, &record(1000, 4096)).unwrap_err();
+    for _ in 0..3 {
+        let told = core.failing().map(|fault| fault.to_string()).unwrap_or_default();
+        assert!(told.contains("0000000002.segment"), "{told:?}");
+    }
+    disk.rename(&next, Path::new("/elsewhere")).unwrap();
+    disk.limit(Some(0));
+    let log = &core.files().unwrap().log;
+    assert_eq!((core.failing(), log.is_full()), (None, true));
+    disk.limit(None);
+    log.prepare().unwrap();
+    assert!(!log.is_full());
 }
