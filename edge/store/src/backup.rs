@@ -138,7 +138,7 @@ impl Files {
     }
 }
 
-fn copy_bytes(disk: &dyn Disk, segment: &Segment, bytes: u64, path: &Path) -> Result<(), Fault> {
+pub fn copy_bytes(disk: &dyn Disk, segment: &Segment, bytes: u64, path: &Path) -> Result<(), Fault> {
     let copy = |to: Box<dyn DiskFile>| -> io::Result<()> {
         let mut piece = vec![0; COPY_BYTES];
         let mut offset = 0;

@@ -4,7 +4,7 @@ use kumo_cluster::Fault;
 use std::any::Any;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// The file system. Names are durable after [`Disk::sync_folder`], bytes after [`DiskFile::sync`].
@@ -44,6 +44,9 @@ pub trait Disk: Send + Sync {
 /// An open file.
 pub trait DiskFile: Send + Sync {
     fn bytes(&self) -> io::Result<u64>;
+
+    /// How many names it has.
+    fn links(&self) -> io::Result<u64>;
 
     /// Fills the whole buffer or fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
@@ -221,6 +224,10 @@ impl Disk for SystemDisk {
 impl DiskFile for File {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn links(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.nlink())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -126,7 +126,16 @@ impl Folder {
         let path = self.path.join(ROOM);
         let file = match self.disk.what(&path)? {
             What::Missing => self.disk.create(&path)?,
-            What::File | What::Folder => self.disk.open(&path, Access::Write)?,
+            What::File | What::Folder => {
+                let file = self.disk.open(&path, Access::Write)?;
+                if file.links()? > 1 {
+                    // It is a note, or the room of one, in a copy that somebody made of links.
+                    self.disk.remove(&path)?;
+                    self.disk.create(&path)?
+                } else {
+                    file
+                }
+            }
         };
         let reserved = file.allocate(bytes.max(self.room_bytes.load(Ordering::Relaxed)));
         Ok((file, reserved))

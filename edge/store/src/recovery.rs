@@ -1,6 +1,7 @@
 //! What a store's files say: every segment is read at the start, by its hint or record by record.
 
-use crate::disk::{Access, fault, rewrite};
+use crate::backup::copy_bytes;
+use crate::disk::{Access, UNFINISHED, fault, rewrite};
 use crate::entry::{Body, Entry, Place};
 use crate::error::{Lack, OpenError};
 use crate::folder::{Folder, HINT, SEGMENT};
@@ -92,6 +93,7 @@ impl<'a> Recovery<'a> {
             let (number, offset) = recovery.synced;
             folder.begin(Roster::of(staying, u64::from(number) << 32 | offset))?;
             recovery.drop_spare()?;
+            recovery.unlink_open_ended()?;
             recovery.make_ready()?;
             folder.made()?;
         }
@@ -281,6 +283,37 @@ impl<'a> Recovery<'a> {
         self.open_ended.retain(|open_ended| *open_ended != number);
         let path = self.folder.path.join(segment_name(number));
         self.folder.disk.remove(&path).map_err(|error| fault("remove", &path, &error))
+    }
+
+    /// What is written to from here on has no other name, by which it is part of a copy that somebody made of links, or of
+    /// what this is a copy of.
+    fn unlink_open_ended(&mut self) -> Result<(), Fault> {
+        let (disk, folder) = (&*self.folder.disk, &self.folder.path);
+        for number in &self.open_ended {
+            let segment = self.segments.get_mut(number).expect("only a spare is removed");
+            let failed = |error| fault("copy", &folder.join(segment_name(*number)), &error);
+            if segment.file.links().map_err(failed)? < 2 {
+                continue;
+            }
+            let unfinished = folder.join(format!("{}{UNFINISHED}", segment_name(*number)));
+            let copied = copy_bytes(disk, segment, segment.written(), &unfinished).inspect_err(|_| {
+                // The next start does it, if this does not.
+                let _ = disk.remove(&unfinished);
+            });
+            match copied {
+                Ok(()) => {}
+                // A full disk must not keep a server from starting. A backup is left as it is.
+                Err(Fault::Full) if !self.folder.was_copy => continue,
+                Err(fault @ (Fault::Full | Fault::Io(_) | Fault::Damaged(_))) => return Err(fault),
+            }
+            let file = disk.rename(&unfinished, &segment.path).and_then(|()| {
+                disk.sync_folder(folder)?;
+                disk.open(&segment.path, Access::Write)
+            });
+            let file = file.map_err(failed)?;
+            Arc::get_mut(segment).expect("nobody else has it before all is read").file = file;
+        }
+        Ok(())
     }
 
     /// Makes the files fit to go on: torn ends cut, all but the last sealed, one to append to.

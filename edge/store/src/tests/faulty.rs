@@ -463,6 +463,10 @@ impl DiskFile for FaultyFile {
         Ok(self.state()?.files[self.number].bytes.len() as u64)
     }
 
+    fn links(&self) -> io::Result<u64> {
+        Ok(self.state()?.names.values().filter(|number| **number == self.number).count() as u64)
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let state = self.state()?;
         let unreadable =

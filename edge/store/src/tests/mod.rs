@@ -11,6 +11,7 @@ mod files;
 mod full;
 mod held;
 mod hints;
+mod linked;
 mod model;
 mod numbers;
 mod properties;
