@@ -3,6 +3,7 @@
 use crate::guide::Guide;
 use crate::hash::{KeyHash, key_hash};
 use crate::space::{MemberState, Space};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// Copies of every key: the first so many distinct servers walking up from its hash. (Seed 000, 1)
@@ -52,20 +53,22 @@ impl Arc {
 
 impl Table {
     pub fn new(space: &Space) -> Table {
-        let rhs = Ring::new(space, &space.rhs);
-        let whs = Ring::new(space, &space.whs);
-        let earlier = Ring::new(space, if space.old.is_empty() { &[] } else { &space.earlier });
-        let mut ends: Vec<u64> = [&rhs, &whs, &earlier]
-            .into_iter()
-            .flat_map(|ring| ring.points.iter().map(|point| point.0))
-            .collect();
+        let mut known = BTreeMap::new();
+        let mut ring = |members: &[u16]| Ring::new(space, members, &mut known);
+        let rhs = ring(&space.rhs);
+        // Nearly always they are one: then nothing is computed twice.
+        let whs = (space.whs != space.rhs).then(|| ring(&space.whs));
+        let earlier = (!space.old.is_empty()).then(|| ring(&space.earlier));
+        let rings = Rings { rhs: &rhs, whs: whs.as_ref(), earlier: earlier.as_ref() };
+        let all = [Some(&rhs), rings.whs, rings.earlier].into_iter().flatten();
+        let mut ends: Vec<u64> = all.flat_map(|ring| ring.points.iter().map(|point| point.0)).collect();
         ends.push(u64::MAX);
         ends.sort_unstable();
         ends.dedup();
         let mut first = 0;
         let mut arcs: Vec<Arc> = Vec::with_capacity(ends.len());
         for last in ends {
-            let arc = arc(space, [&rhs, &whs, &earlier], first, last);
+            let arc = arc(space, &rings, first, last);
             arcs.push(arc);
             first = last.wrapping_add(1);
         }
@@ -77,7 +80,7 @@ impl Table {
     /// [`Mutation::WriteRingPrimary`](crate::Mutation::WriteRingPrimary).
     pub(crate) fn led_by_whs(space: &Space) -> Table {
         let mut table = Table::new(space);
-        let whs = Ring::new(space, &space.whs);
+        let whs = Ring::new(space, &space.whs, &mut BTreeMap::new());
         for arc in &mut table.arcs {
             let owners = whs.owners(arc.last.0);
             let Some(first) = owners.into_iter().find(|&one| space.member(one).is_active()) else { continue };
@@ -134,11 +137,22 @@ struct Ring {
     servers: usize,
 }
 
+/// Those of one space.
+struct Rings<'a> {
+    rhs: &'a Ring,
+    /// None: the same as `rhs`.
+    whs: Option<&'a Ring>,
+    /// None: nobody is old.
+    earlier: Option<&'a Ring>,
+}
+
 impl Ring {
-    fn new(space: &Space, members: &[u16]) -> Ring {
+    /// `known`: the points of members that were in a ring before.
+    fn new(space: &Space, members: &[u16], known: &mut BTreeMap<u16, [KeyHash; POINTS]>) -> Ring {
         let mut all: Vec<(u64, u16)> = Vec::with_capacity(members.len() * POINTS);
         for &index in members {
-            all.extend(points(space.member(index).address).map(|point| (point.0, index)));
+            let points = known.entry(index).or_insert_with(|| points(space.member(index).address));
+            all.extend(points.iter().map(|point| (point.0, index)));
         }
         all.sort_unstable();
         Ring { points: all, servers: members.len() }
@@ -161,17 +175,17 @@ impl Ring {
     }
 }
 
-fn arc(space: &Space, [rhs, whs, earlier]: [&Ring; 3], first: u64, last: u64) -> Arc {
-    let owners = rhs.owners(last);
+fn arc(space: &Space, rings: &Rings, first: u64, last: u64) -> Arc {
+    let owners = rings.rhs.owners(last);
     let mut readers: Vec<u16> = owners.iter().copied().filter(|&one| space.member(one).is_active()).collect();
     if readers.is_empty() {
         readers.extend(last_lost(space, &owners));
     }
     let acts = |one: u16| !matches!(space.member(one).state, MemberState::Fault { .. });
-    let comers: Vec<u16> =
-        whs.owners(last).into_iter().filter(|&one| acts(one) && !readers.contains(&one)).collect();
+    let mut comers = rings.whs.map_or_else(|| owners.clone(), |whs| whs.owners(last));
+    comers.retain(|&one| acts(one) && !readers.contains(&one));
     // Of few owners the few that are old: the other way around it would be all members for every arc.
-    let mut old = if space.old.is_empty() { Vec::new() } else { earlier.owners(last) };
+    let mut old = rings.earlier.map_or_else(Vec::new, |earlier| earlier.owners(last));
     old.retain(|one| space.old.binary_search(one).is_ok() && !readers.contains(one) && !comers.contains(one));
     old.sort_unstable();
     Arc { first: KeyHash(first), last: KeyHash(last), readers, comers, old, owners }
