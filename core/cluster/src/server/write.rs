@@ -512,15 +512,17 @@ impl<S: Store> Server<S> {
         }
         match self.store.put(hash, bytes, record) {
             // There may be no room for long. The others have it and show it, and what is here is no worse than it was.
-            Err(Fault::Full) if held && self.has_others(key) => Ok(()),
+            Err(Fault::Full) if held && self.have_others_for_good(key) => Ok(()),
             put => put,
         }
     }
 
-    /// This server's is not the only copy.
-    fn has_others(&self, key: &StoreKey) -> bool {
+    /// Another owner has it too, and stays one. Who leaves drops what it has, and who comes does so when the replace is
+    /// cancelled: neither is a copy to count on.
+    fn have_others_for_good(&self, key: &StoreKey) -> bool {
         let Some(world) = &self.world else { return false };
-        world.others(world.arc(world.piece(key.hash))).next().is_some()
+        let arc = world.arc(world.piece(key.hash));
+        world.space.settled() && arc.readers.iter().any(|&one| Some(one) != world.me)
     }
 
     /// On a link that is new: what was said before may not have arrived.

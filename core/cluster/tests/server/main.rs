@@ -28,4 +28,5 @@ mod strangers;
 mod unleased;
 mod unlisted;
 mod unread;
+mod unstored;
 mod watermarks;
