@@ -83,6 +83,11 @@ impl<S: Store> Server<S> {
         before && !self.settings.broken.is(Mutation::UnlistedKept)
     }
 
+    fn is_marked_here(&self, key: &StoreKey) -> bool {
+        let here = self.world.as_ref().map(|world| world.number());
+        self.dirty.get(key).is_some_and(|mark| Some(mark.epoch) == here)
+    }
+
     /// Stores a replicated record unless a newer one is here. True: it is what is stored now.
     fn take(&mut self, key: &StoreKey, record: &Record, catching: bool) -> Result<bool, Fault> {
         let head = self.store.head(key.hash, &key.key)?;
@@ -94,10 +99,10 @@ impl<S: Store> Server<S> {
         if stored > record.stamp && !self.is_marked_before(key) {
             return Ok(false);
         }
-        // A full disk need not take again what it has. But what is marked and cannot be shown was left out when a settlement
-        // asked for it: whoever carries it forward counts on this copy, so it is put anew. (Rule 11)
+        // A full disk need not take again what it has, if it has: whoever carries a version forward counts on this copy, and
+        // one that cannot be shown is none. What has a mark of this space was put in it, and is not looked at. (Rule 11)
         let shows = || matches!(self.store.get(key.hash, &key.key), Ok(Some(_)));
-        if stored != record.stamp || (self.is_marked_before(key) && !shows()) {
+        if stored != record.stamp || !(self.is_marked_here(key) || shows()) {
             self.store.put(key.hash, &key.key, record)?;
         }
         if catching && !self.replicated.contains(key) {

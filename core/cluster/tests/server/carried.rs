@@ -66,6 +66,44 @@ fn a_replica_without_room_for_it_does_not_acknowledge_it() {
     assert_eq!(value(house.ask(1, 3, 3, &key, Operation::Get)), "a");
 }
 
+/// The same stored everywhere, and it is the second that has not heard that it is committed. The third has, and cannot read
+/// it.
+fn heard_by_the_third() -> (House, StoreKey) {
+    let mut house = House::new(3, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("a")), Some(Answer::Reply(Reply::Done { .. }))));
+    house.cut_off = Some(1);
+    house.wait(1_000_000);
+    house.cut_off = None;
+    assert_eq!([1, 2].map(|at| house.servers[at].under_way().1), [1, 0]);
+    house.disks[2].damage_key(Some(key.clone()));
+    (house, key)
+}
+
+#[test]
+fn so_does_one_that_has_no_doubt_of_it() {
+    let (mut house, key) = heard_by_the_third();
+    lose(&mut house);
+    house.wait(1_000_000);
+    assert!(readable(&house, 2, &key), "it counts as a copy");
+    house.publish(|space| space.members[1].state = MemberState::Fault { order: 2 });
+    house.wait(1_000_000);
+    assert_eq!(value(house.ask(2, 2, 2, &key, Operation::Get)), "a");
+}
+
+#[test]
+fn without_room_it_does_not_acknowledge_it_either() {
+    let (mut house, key) = heard_by_the_third();
+    house.disks[2].fill(true);
+    lose(&mut house);
+    house.wait(5_000_000);
+    assert_eq!(house.servers[1].under_way().0, 1);
+    house.disks[2].fill(false);
+    house.wait(5_000_000);
+    assert!(readable(&house, 2, &key));
+    assert_eq!(value(house.ask(1, 3, 3, &key, Operation::Get)), "a");
+}
+
 #[test]
 fn a_new_primary_stores_again_what_it_cannot_read() {
     for heard in [false, true] {
