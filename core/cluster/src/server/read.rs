@@ -283,8 +283,8 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The very version that is marked is committed: it is marked no more. Or it is not, and nothing else is under way: then
-    /// what the primary has takes its place. If that cannot be read, nothing does.
+    /// The very version that is marked is committed: it is marked no more, and put anew if it cannot be read. Or it is not,
+    /// and nothing else is under way: then what the primary has takes its place. If that cannot be read, nothing does.
     fn mark_answered(
         &mut self,
         key: &StoreKey,
@@ -314,7 +314,18 @@ impl<S: Store> Server<S> {
         }
         // A settlement may have disowned its id, when the disk did not show the record.
         let origin = mark.origin.clone().filter(|_| held.is_some());
-        self.dirty.remove(key);
+        if let Some(Committed { record: record @ Some(_), .. }) = found
+            && held.is_some()
+            && !self.shows(key)
+        {
+            // Without a mark it counts as a copy.
+            self.put_over_mark(key, record, effects);
+        } else {
+            self.dirty.remove(key);
+        }
+        if self.dirty.contains_key(key) {
+            return;
+        }
         if let Some(origin) = origin.filter(|origin| !self.gateway_expired(origin.id.gateway)) {
             self.ids.remember(origin.id, key.hash, origin.reply);
         }

@@ -88,6 +88,11 @@ impl<S: Store> Server<S> {
         self.dirty.get(key).is_some_and(|mark| Some(mark.epoch) == here)
     }
 
+    /// The disk has the key, and it can be read.
+    pub(super) fn shows(&self, key: &StoreKey) -> bool {
+        matches!(self.store.get(key.hash, &key.key), Ok(Some(_)))
+    }
+
     /// Stores a replicated record unless a newer one is here. True: it is what is stored now.
     fn take(&mut self, key: &StoreKey, record: &Record, catching: bool) -> Result<bool, Fault> {
         let head = self.store.head(key.hash, &key.key)?;
@@ -101,8 +106,7 @@ impl<S: Store> Server<S> {
         }
         // A full disk need not take again what it has, if it has: whoever carries a version forward counts on this copy, and
         // one that cannot be shown is none. What has a mark of this space was put in it, and is not looked at. (Rule 11)
-        let shows = || matches!(self.store.get(key.hash, &key.key), Ok(Some(_)));
-        if stored != record.stamp || !(self.is_marked_here(key) || shows()) {
+        if stored != record.stamp || !(self.is_marked_here(key) || self.shows(key)) {
             self.store.put(key.hash, &key.key, record)?;
         }
         if catching && !self.replicated.contains(key) {

@@ -2,7 +2,7 @@
 
 use super::house::{House, set};
 use bytes::Bytes;
-use kumo_cluster::{Answer, MemberState, Operation, Refusal, Reply, StoreKey};
+use kumo_cluster::{Answer, MemberState, Operation, Refusal, Reply, Store, StoreKey};
 
 fn append(data: &'static str) -> Operation {
     Operation::Append { unique: None, data: Bytes::from_static(data.as_bytes()) }
@@ -53,6 +53,32 @@ fn so_does_who_is_asked_before_its_mark_is_cleared() {
     house.settle();
     assert_eq!(house.answers.get(&3).cloned(), damaged());
     assert_eq!(value(house.ask(2, 4, 4, &key, Operation::Get)), "a");
+}
+
+/// `a` is stored everywhere. The others are in the next space before they hear that it is committed, and the second, which
+/// cannot read it, asks about its mark.
+#[test]
+fn who_is_told_what_it_cannot_read_stores_it() {
+    for full in [false, true] {
+        let mut house = House::new(3, 3, 1);
+        let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+        let first = house.ask(0, 1, 1, &key, set("a"));
+        assert!(matches!(first, Some(Answer::Reply(Reply::Done { .. }))));
+        house.publish(|_| {});
+        house.disks[1].damage_key(Some(key.clone()));
+        house.disks[1].fill(full);
+        house.wait(1_000_000);
+        assert_eq!(house.servers[1].under_way().1, u64::from(full), "without room the mark stays");
+        house.disks[1].fill(false);
+        house.wait(1_000_000);
+        assert_eq!(house.servers[1].unsettled(), 0);
+        assert!(matches!(house.disks[1].get(key.hash, &key.key), Ok(Some(record)) if record.data == "a"));
+        house.publish(|space| space.members[0].state = MemberState::Fault { order: 1 });
+        house.publish(|space| space.members[2].state = MemberState::Fault { order: 2 });
+        house.wait(1_000_000);
+        assert_eq!(house.ask(1, 1, 1, &key, set("a")), first, "it knows whose it was");
+        assert_eq!(value(house.ask(1, 2, 2, &key, Operation::Get)), "a");
+    }
 }
 
 /// Whether the primary goes on with it was not said: it has that write under way.
