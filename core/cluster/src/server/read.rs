@@ -22,8 +22,9 @@ pub(crate) struct Reads {
     /// Without a lease: answered when a round of confirmations that began after they came is complete.
     unleased: VecDeque<(ConnectionId, Request)>,
     round: Option<Round>,
-    /// What both of them keep. A negative answer waits with all that its write would have stored.
-    bytes: usize,
+    /// What both of them keep: gets, and negative answers, which wait with all that their writes would have stored.
+    get_bytes: usize,
+    no_bytes: usize,
     /// Asked of a primary.
     asked: BTreeMap<u64, Asked>,
     ticket: u64,
@@ -61,13 +62,21 @@ impl Reads {
         self.unleased.len() + in_round + self.asked.len()
     }
 
-    fn is_full(&self) -> bool {
-        self.unleased.len() >= UNLEASED_MAX || self.bytes >= UNLEASED_BYTES_MAX
+    /// Of requests like that one no more can wait.
+    fn is_full_for(&mut self, request: &Request) -> bool {
+        self.unleased.len() >= UNLEASED_MAX || *self.bytes_like(request) >= UNLEASED_BYTES_MAX
+    }
+
+    /// A few large values that are added do not keep gets out, which hold none.
+    fn bytes_like(&mut self, request: &Request) -> &mut usize {
+        if request.operation == Operation::Get { &mut self.get_bytes } else { &mut self.no_bytes }
     }
 
     /// They wait no more.
     fn released(&mut self, reads: &[(ConnectionId, Request)]) {
-        self.bytes -= reads.iter().map(|(_, request)| bytes_of(request)).sum::<usize>();
+        for (_, request) in reads {
+            *self.bytes_like(request) -= bytes_of(request);
+        }
     }
 }
 
@@ -406,10 +415,10 @@ impl<S: Store> Server<S> {
         request: Request,
         effects: &mut Vec<ServerEffect>,
     ) {
-        if self.reads.is_full() {
+        if self.reads.is_full_for(&request) {
             return self.answer(from, request.id.seq, Answer::Wait, effects);
         }
-        self.reads.bytes += bytes_of(&request);
+        *self.reads.bytes_like(&request) += bytes_of(&request);
         self.reads.unleased.push_back((from, request));
         self.begin_round(now, effects);
     }
@@ -545,8 +554,8 @@ impl<S: Store> Server<S> {
 /// Reads that wait for confirmations. Beyond it they are told to ask again.
 const UNLEASED_MAX: usize = 65_536;
 
-/// Their bytes, with those of a round. Reads alone fit in if their keys are of a usual length; the last one to come may be of
-/// any size, or the largest would never be answered.
+/// Bytes of the gets among them, with those of a round, and as much of the negative answers. Gets fit in if their keys are of
+/// a usual length; the last one to come may be of any size, or the largest would never be answered.
 const UNLEASED_BYTES_MAX: usize = 64 << 20;
 
 /// Questions to primaries under way.

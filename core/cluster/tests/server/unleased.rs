@@ -52,6 +52,19 @@ fn what_waits_for_others_without_a_lease_is_bounded_by_its_bytes() {
     assert_eq!(waiting(&mut house, &key, 400), UNLEASED_BYTES_MAX >> 20);
 }
 
+/// They hold no data.
+#[test]
+fn gets_wait_beside_as_many_large_answers_as_may() {
+    let (mut house, key) = without_lease();
+    assert_eq!(waiting(&mut house, &key, 100), UNLEASED_BYTES_MAX >> 20);
+    let other = house.keys_of(&[0, 1, 2], 2).remove(1);
+    house.send(0, 300, 2, &other, Operation::Get);
+    assert_eq!(house.answers.get(&300), None, "it waits");
+    house.settle();
+    assert_eq!(house.answers.get(&300), Some(&Answer::Missing));
+    assert_eq!(waiting(&mut house, &key, 400), UNLEASED_BYTES_MAX >> 20);
+}
+
 #[test]
 fn one_larger_than_all_that_may_wait_waits_alone() {
     let (mut house, key) = without_lease();
