@@ -155,6 +155,7 @@ impl<S: Store> Server<S> {
             gone.get(at).is_some_and(|range| range.contains(hash))
         };
         self.dirty.retain(|key| !inside(key.hash));
+        self.unstored.retain(|key| !inside(key.hash));
         self.ids.forget(inside);
         // The notes matter while their piece is Catching in the same job only.
         self.replicated

@@ -398,7 +398,7 @@ impl<S: Store> Server<S> {
             if self.pending.contains_key(&key) {
                 continue;
             }
-            match self.store.get(key.hash, &key.key) {
+            match self.record(&key) {
                 Ok(Some(record)) => {
                     bytes += (record.data.len() + key.key.len()) as u64;
                     records.push((key, record));

@@ -25,6 +25,7 @@ mod replies;
 mod settle;
 mod sweep;
 mod unread;
+mod unstored;
 mod world;
 mod write;
 
@@ -47,6 +48,7 @@ use settle::Settlement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use unread::Unread;
+use unstored::Unstored;
 use world::World;
 
 /// A server of the store, without IO but for its [`Store`]. The rules it keeps are REPLICATION.md's; comments
@@ -78,6 +80,8 @@ pub struct Server<S: Store> {
     pending: Pendings,
     /// Of them, those that cannot be read.
     unread: Unread,
+    /// Committed, and not on the disk.
+    unstored: Unstored,
     /// Records that may not be committed, as a replica knows them.
     dirty: Keyed<Mark>,
     /// While Catching: keys that came by Replicate since, which a copy must not touch.
@@ -145,6 +149,7 @@ impl<S: Store> Server<S> {
             managers: BTreeSet::new(),
             pending: Pendings::default(),
             unread: Unread::default(),
+            unstored: Unstored::default(),
             dirty: Keyed::default(),
             replicated: BTreeSet::new(),
             ids: Ids::default(),

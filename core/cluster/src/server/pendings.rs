@@ -211,4 +211,4 @@ pub(super) fn bytes_of(request: &Request) -> usize {
 const PENDING_BYTES_MAX: usize = 128 << 20;
 
 /// One of them without its key and data, and its share of the map.
-const ENTRY_BYTES: usize = 256;
+pub(super) const ENTRY_BYTES: usize = 256;

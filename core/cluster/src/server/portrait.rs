@@ -15,7 +15,7 @@ impl<S: Store> Server<S> {
             write!(out, "{link:?} ")?;
         }
         write!(out, "{:?} {:?} {:?} {:?} ", self.pending, self.unread, self.dirty, self.replicated)?;
-        write!(out, "{:?} {:?} {} ", self.ids, self.reads, self.watermark_wanted)?;
+        write!(out, "{:?} {:?} {:?} {} ", self.unstored, self.ids, self.reads, self.watermark_wanted)?;
         if let Some(space) = &self.postponed {
             write!(out, "{:?} {:?} ", space.number, self.postponed_until)?;
         }

@@ -145,7 +145,7 @@ impl<S: Store> Server<S> {
         primary: Option<u16>,
         effects: &mut Vec<ServerEffect>,
     ) {
-        let record = match self.store.get(key.hash, &key.key) {
+        let record = match self.record(&key) {
             Ok(record) => record,
             Err(fault) => {
                 let answer = self.hidden_by(&fault, effects);
@@ -193,7 +193,7 @@ impl<S: Store> Server<S> {
             }
         }
         let expired = |record: &Record| record.kind == Kind::Value && self.expired(now, record.expiry);
-        match self.store.get(key.hash, &key.key) {
+        match self.record(key) {
             // The write under way may have found it alive: shown as missing meanwhile, it would come back.
             Ok(Some(record)) if pending.is_some() && expired(&record) => Ok(None),
             Ok(record) => Ok(Some(Committed { record, settled: pending.is_none() })),
@@ -284,7 +284,7 @@ impl<S: Store> Server<S> {
         stamp: Stamp,
         effects: &mut Vec<ServerEffect>,
     ) -> Answer {
-        match self.store.get(key.hash, &key.key) {
+        match self.record(key) {
             Ok(Some(record)) if record.stamp == stamp => self.shown(now, Some(&record)),
             // This one cannot show it either: yet another owner may.
             Ok(_other) => Answer::Refused { reason: Refusal::Damaged },

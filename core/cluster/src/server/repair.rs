@@ -75,7 +75,7 @@ impl<S: Store> Server<S> {
         if self.pending.contains_key(&key) {
             return true;
         }
-        let found = match self.store.get(key.hash, &key.key) {
+        let found = match self.record(&key) {
             Ok(found) => found,
             Err(fault) => {
                 self.unreadable(key, &fault, effects);

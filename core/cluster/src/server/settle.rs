@@ -408,7 +408,7 @@ impl<S: Store> Server<S> {
         if head.is_none_or(|head| head.stamp <= one.record.stamp) {
             return Some(one);
         }
-        match self.store.get(one.key.hash, &one.key.key) {
+        match self.record(&one.key) {
             Ok(Some(record)) => Some(Unsettled { record, origin: None, ..one }),
             _unreadable => {
                 not_carried.extend(one.origin.map(|origin| origin.id));

@@ -65,6 +65,7 @@ impl<S: Store> Server<S> {
         self.resend_tick(now, effects);
         self.settle_tick(now, effects);
         self.read_unread(now, effects);
+        self.store_unstored(effects);
         self.reads_tick(now, effects);
         self.say_copied(effects);
         self.copy_more(now, effects);

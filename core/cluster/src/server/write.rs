@@ -215,7 +215,7 @@ impl<S: Store> Server<S> {
             return Ok((head, judge::by_head(operation, live.as_ref(), self.cell_seconds(now))));
         }
         let record = match live {
-            Some(_) => self.store.get(key.hash, &key.key)?,
+            Some(_) => self.record(key)?,
             None => None,
         };
         let verdict = judge::by_record(
@@ -476,7 +476,9 @@ impl<S: Store> Server<S> {
             self.copies.arrived(key, pending.record.stamp);
             return None;
         }
-        if let Err(fault) = self.store_committed(key, pending) {
+        if let Err(fault) = self.store_committed(key, pending)
+            && !self.keep_unstored(key, &fault)
+        {
             // All others have it. It stays pending, and the next tick tries again.
             self.store_fault(&fault, effects);
             return None;
@@ -504,25 +506,10 @@ impl<S: Store> Server<S> {
     /// Of what was asked here the store has the version before. What a settlement took over it may have already, and may be
     /// unable to show.
     fn store_committed(&self, key: &StoreKey, pending: &Pending) -> Result<(), Fault> {
-        let (hash, bytes, record) = (key.hash, &key.key, &pending.record);
-        let held = !pending.shows_old
-            && matches!(self.store.head(hash, bytes), Ok(Some(head)) if head.stamp == record.stamp);
-        if held && matches!(self.store.get(hash, bytes), Ok(Some(_))) {
+        if !pending.shows_old && self.has(key, pending.record.stamp) && self.shows(key) {
             return Ok(());
         }
-        match self.store.put(hash, bytes, record) {
-            // There may be no room for long. The others have it and show it, and what is here is no worse than it was.
-            Err(Fault::Full) if held && self.have_others_for_good(key) => Ok(()),
-            put => put,
-        }
-    }
-
-    /// Another owner has it too, and stays one. Who leaves drops what it has, and who comes does so when the replace is
-    /// cancelled: neither is a copy to count on.
-    fn have_others_for_good(&self, key: &StoreKey) -> bool {
-        let Some(world) = &self.world else { return false };
-        let arc = world.arc(world.piece(key.hash));
-        world.space.settled() && arc.readers.iter().any(|&one| Some(one) != world.me)
+        self.store.put(key.hash, &key.key, &pending.record)
     }
 
     /// On a link that is new: what was said before may not have arrived.

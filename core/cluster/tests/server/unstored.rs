@@ -2,7 +2,7 @@
 
 use super::house::{House, set};
 use bytes::Bytes;
-use kumo_cluster::{Answer, MemberState, Operation, Reply, StoreKey};
+use kumo_cluster::{Answer, Job, MemberState, Operation, Refusal, Reply, Store, StoreKey};
 
 fn done(answer: Option<Answer>) {
     assert!(matches!(answer, Some(Answer::Reply(Reply::Done { .. }))), "{answer:?}");
@@ -13,6 +13,10 @@ fn value(answer: Option<Answer>) -> Bytes {
         Some(Answer::Reply(Reply::Value { data, .. })) => data,
         other => panic!("no value: {other:?}"),
     }
+}
+
+fn readable(house: &House, at: usize, key: &StoreKey) -> bool {
+    matches!(house.disks[at].get(key.hash, &key.key), Ok(Some(record)) if record.data == "a")
 }
 
 /// The second cannot read what it has of the key, and has no room.
@@ -64,4 +68,79 @@ fn those_who_come_are_not_counted_on() {
     house.disks[1].fill(false);
     house.wait(1_000_000);
     assert_eq!(value(house.ask(1, 3, 3, &key, Operation::Get)), "a");
+}
+
+/// The first is lost, and the third has it for good: it is committed.
+fn committed(operation: Operation) -> (House, StoreKey) {
+    let mut house = House::new(4, 3, 1);
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    done(house.ask(0, 1, 1, &key, operation));
+    spoil(&mut house, &key);
+    lose(&mut house, 0, 1);
+    assert!(!readable(&house, 1, &key), "there is no room");
+    (house, key)
+}
+
+fn lose(house: &mut House, at: usize, order: u64) {
+    house.publish(|space| space.members[at].state = MemberState::Fault { order });
+    house.wait(1_000_000);
+}
+
+#[test]
+fn it_is_stored_when_there_is_room() {
+    let (mut house, key) = committed(set("a"));
+    assert_eq!(house.servers[1].under_way().0, 0);
+    house.disks[1].fill(false);
+    house.wait(1_000_000);
+    assert!(readable(&house, 1, &key));
+    lose(&mut house, 2, 2);
+    assert_eq!(value(house.ask(1, 2, 2, &key, Operation::Get)), "a");
+}
+
+#[test]
+fn it_is_there_though_the_others_are_lost_before() {
+    let (mut house, key) = committed(set("a"));
+    lose(&mut house, 2, 2);
+    assert_eq!(value(house.ask(1, 2, 2, &key, Operation::Get)), "a");
+    house.disks[1].fill(false);
+    house.wait(1_000_000);
+    assert!(readable(&house, 1, &key));
+}
+
+#[test]
+fn those_who_come_are_given_it() {
+    let (mut house, key) = committed(set("a"));
+    house.publish(|space| {
+        (space.whs, space.whs_since) = (vec![1, 2, 3], space.number);
+        space.job = Some(Job { full: false, paused: false, rate: 0 });
+    });
+    house.wait(5_000_000);
+    let progress = house.servers[1].progress();
+    assert_eq!((progress.copies_done, progress.unreadable), (progress.copies, 0));
+    assert!(readable(&house, 3, &key));
+}
+
+#[test]
+fn it_does_not_take_the_place_of_what_came_after_it() {
+    let (mut house, key) = committed(set("a"));
+    house.disks[1].fill(false);
+    done(house.ask(1, 2, 2, &key, set("b")));
+    house.wait(1_000_000);
+    assert_eq!(value(house.ask(1, 3, 3, &key, Operation::Get)), "b");
+    // Nor is it shown instead of that.
+    house.disks[1].damage_key(Some(key.clone()));
+    let damaged = Some(Answer::Refused { reason: Refusal::Damaged });
+    assert_eq!(house.ask(1, 4, 4, &key, Operation::Get), damaged);
+}
+
+/// More than is kept in memory: it waits for room.
+#[test]
+fn what_is_too_large_stays_pending() {
+    let data = Bytes::from(vec![b'v'; 16 << 20]);
+    let (mut house, key) = committed(Operation::Set { flags: 0, expiry: 0, data: data.clone() });
+    assert_eq!(house.servers[1].under_way().0, 1);
+    assert_eq!(house.ask(1, 2, 2, &key, Operation::Get), Some(Answer::Wait));
+    house.disks[1].fill(false);
+    house.wait(1_000_000);
+    assert_eq!(value(house.ask(1, 3, 3, &key, Operation::Get)), data);
 }
