@@ -1,8 +1,10 @@
 //! The text log: one line per event, structured fields, on a standard stream or in a file.
 
-use std::fs::File;
-use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tracing::{info, warn};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
@@ -24,8 +26,54 @@ pub enum Output {
     Standard,
     /// Standard output without colours, terminal or not.
     Plain,
-    File(File),
+    File(LogFile),
     Nowhere,
+}
+
+/// A file that lines are added to.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl LogFile {
+    /// What is in the file stays there.
+    pub fn open(path: &Path) -> io::Result<LogFile> {
+        Ok(LogFile { path: path.to_owned(), file: Mutex::new(append(path)?) })
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for &LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.file().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The text log of this process, if it is a file.
+static FILE: OnceLock<Arc<LogFile>> = OnceLock::new();
+
+/// Opens the file of the text log anew: the old one was renamed.
+pub fn reopen() {
+    let Some(log) = FILE.get() else { return };
+    // Both lines are written when the lock is free again: they are for the file that it guards.
+    let opened = append(&log.path).map(|file| *log.file() = file);
+    match opened {
+        Ok(()) => info!(path = %log.path.display(), "text log reopened"),
+        Err(error) => warn!(path = %log.path.display(), %error, "text log cannot be reopened"),
+    }
 }
 
 /// Sends the text log to `output`, from `level` up. A second call changes nothing.
@@ -44,7 +92,12 @@ pub fn init(level: Level, output: Output) {
     let writer = match output {
         Output::Error => BoxMakeWriter::new(std::io::stderr),
         Output::Standard | Output::Plain => BoxMakeWriter::new(std::io::stdout),
-        Output::File(file) => BoxMakeWriter::new(Mutex::new(file)),
+        Output::File(file) => {
+            let file = Arc::new(file);
+            // Of a second call the subscriber is not taken either.
+            let _ = FILE.set(file.clone());
+            BoxMakeWriter::new(file)
+        }
         Output::Nowhere => BoxMakeWriter::new(std::io::sink),
     };
     // An error means that a subscriber is set already, by the host program: its choice stands.

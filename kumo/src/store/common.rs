@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
 pub struct Common {
-    /// Write the text log there; -: standard output without colours [default: standard output]
+    /// Write the text log there, SIGHUP opens it anew; -: standard output without colours [default: standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write a binary log too, for kumolog; SIGHUP opens it anew, -v does not matter to it

@@ -22,8 +22,9 @@ pub struct Gateway {
     /// Another manager (repeat)
     #[arg(short = 'p', long = "partner", value_name = "ADDR[:19700]")]
     partners: Vec<String>,
-    /// The port for memcached clients; text, meta and binary are told apart by the first byte
-    #[arg(short = 't', long, value_name = "[ADDR:]PORT", required_unless_present = "memproto_binary")]
+    /// The port for memcached clients; text, meta and binary are told apart by the first byte [default: 11211, if
+    /// there is no -b]
+    #[arg(short = 't', long, value_name = "[ADDR:]PORT")]
     memproto_text: Option<String>,
     /// Another such port
     #[arg(short = 'b', long, value_name = "[ADDR:]PORT")]
@@ -94,13 +95,7 @@ pub fn run(gateway: Gateway) -> Result<(), Failure> {
     if gateway.key_prefix.len() > KEY_PREFIX_BYTES_MAX {
         return Err(Failure::usage(format!("--key-prefix has at most {KEY_PREFIX_BYTES_MAX} bytes")));
     }
-    let mut ports = Vec::new();
-    for text in [&gateway.memproto_text, &gateway.memproto_binary].into_iter().flatten() {
-        let port = port(text)?;
-        if !ports.contains(&port) {
-            ports.push(port);
-        }
-    }
+    let ports = ports(&gateway)?;
     let config = GatewayConfig {
         managers: common::managers(&gateway.manager, &gateway.partners)?,
         get_retry_max: gateway.get_retry,
@@ -135,6 +130,21 @@ fn credentials(file: &Path) -> Result<Arc<Credentials>, Failure> {
     read.map_err(|error| Failure::refused(format!("cannot use --auth: {error}")))
 }
 
+/// Each once.
+fn ports(gateway: &Gateway) -> Result<Vec<SocketAddr>, Failure> {
+    let mut ports = Vec::new();
+    for text in [&gateway.memproto_text, &gateway.memproto_binary].into_iter().flatten() {
+        let port = port(text)?;
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    if ports.is_empty() {
+        ports.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), MEMCACHED_PORT));
+    }
+    Ok(ports)
+}
+
 /// `PORT` is on loopback; another address must be named.
 fn port(text: &str) -> Result<SocketAddr, Failure> {
     if let Ok(port) = text.parse::<u16>() {
@@ -166,6 +176,25 @@ const KEY_PREFIX_BYTES_MAX: usize = 125;
 
 const EXAMPLES: &str = "\
 Examples:
+  kumo-gateway -m localhost
   kumo-gateway -v -m localhost -t 11211
   kumo-gateway -m localhost -t 11211 -TR 4                 four workers
   kumo-gateway -m 10.0.0.1 -p 10.0.0.2 -t 0.0.0.0:11211";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+
+    #[test]
+    fn memcacheds_port_is_served_unless_another_is_named() {
+        let served = |arguments: &[&str]| {
+            let arguments = [&["kumo-gateway", "-m", "localhost"], arguments].concat();
+            let gateway = Gateway::from_arg_matches(&command_line().get_matches_from(arguments)).unwrap();
+            ports(&gateway).unwrap().iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(served(&[]), ["127.0.0.1:11211"]);
+        assert_eq!(served(&["-b", "11212"]), ["127.0.0.1:11212"]);
+        assert_eq!(served(&["-t", "11213", "-b", "127.0.0.1:11213"]), ["127.0.0.1:11213"]);
+    }
+}

@@ -4,10 +4,9 @@ use super::common::Common;
 use super::detach::{self, PidFile};
 use crate::daemon;
 use crate::failure::Failure;
-use kumo_node::log::{self, Level, Output};
+use kumo_node::log::{self, Level, LogFile, Output};
 use kumo_node::store::binary_log::{self, Value};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::pin::Pin;
@@ -39,7 +38,8 @@ impl Process {
         }
         allow_files();
         let output = output(common)?;
-        let logs_elsewhere = matches!(output, Output::File(_) | Output::Nowhere);
+        let logs_to_file = matches!(output, Output::File(_));
+        let logs_elsewhere = logs_to_file || matches!(output, Output::Nowhere);
         log::init(level(common), output);
         if logs_elsewhere {
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "bug")));
@@ -50,7 +50,7 @@ impl Process {
         Ok(Some(Process {
             program,
             logs_elsewhere,
-            hangup_is_kept: common.binary_log.is_some() || common.detached,
+            hangup_is_kept: common.binary_log.is_some() || logs_to_file || common.detached,
             detached: common.detached,
             exit_on_stdin_eof: common.exit_on_stdin_eof,
             _pid_file: common.daemon.as_deref().map(PidFile::take).transpose()?,
@@ -106,10 +106,7 @@ fn output(common: &Common) -> Result<Output, Failure> {
         Some(path) if path == plain && common.detached => Ok(Output::Nowhere),
         None => Ok(Output::Standard),
         Some(path) if path == plain => Ok(Output::Plain),
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            file.map(Output::File).map_err(|error| cannot("open log", path, &error))
-        }
+        Some(path) => LogFile::open(path).map(Output::File).map_err(|error| cannot("open log", path, &error)),
     }
 }
 
@@ -138,6 +135,7 @@ fn reopen_on_hangup() -> Result<impl Future<Output = ()>, Failure> {
         .map_err(|error| Failure::refused(format!("cannot wait for signals: {error}")))?;
     Ok(async move {
         while hangups.recv().await.is_some() {
+            log::reopen();
             binary_log::reopen();
         }
     })

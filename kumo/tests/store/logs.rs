@@ -1,4 +1,4 @@
-//! The binary log: rotated by SIGHUP, read by kumolog. The text log: everything, when it is asked for twice.
+//! The binary log: rotated by SIGHUP, read by kumolog. The text log: rotated too; everything, when it is asked for twice.
 
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
@@ -22,6 +22,23 @@ fn a_log_that_was_renamed_is_begun_anew_on_a_hangup() {
     assert!(before.contains(&"start".to_owned()), "{before:?}");
     assert!(!before.contains(&"end".to_owned()), "{before:?}");
     assert_eq!(after.last().map(String::as_str), Some("end"), "{after:?}");
+}
+
+#[test]
+fn a_text_log_that_was_renamed_is_begun_anew_on_a_hangup() {
+    let mut cluster = Cluster::start(1, 1, &["-o", "gateway.text"]);
+    let log = cluster.folder.path().join("gateway.text");
+    let renamed = cluster.folder.path().join("gateway.text.1");
+    std::fs::rename(&log, &renamed).unwrap();
+    cluster.gateway.signal(Signal::HUP);
+    let again = || std::fs::read_to_string(&log).ok().filter(|text| text.contains("text log reopened"));
+    let text = until("the log is opened anew", again);
+    assert!(!text.contains('\x1b'), "no colours in a file: {text:?}");
+    let before = std::fs::read_to_string(&renamed).unwrap();
+    cluster.gateway.signal(Signal::TERM);
+    assert_eq!(cluster.gateway.wait(), Some(0), "the hangup ended nothing");
+    assert!(!before.is_empty(), "what came before is in the old file");
+    assert_eq!(std::fs::read_to_string(&renamed).unwrap(), before, "and nothing else");
 }
 
 #[test]
