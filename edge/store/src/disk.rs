@@ -45,6 +45,10 @@ pub trait Disk: Send + Sync {
 pub trait DiskFile: Send + Sync {
     fn bytes(&self) -> io::Result<u64>;
 
+    /// How many bytes it has on the disk, with those that are reserved behind its end; less where a file system does not count
+    /// them.
+    fn space(&self) -> io::Result<u64>;
+
     /// How many names it has.
     fn links(&self) -> io::Result<u64>;
 
@@ -226,6 +230,10 @@ impl DiskFile for File {
         Ok(self.metadata()?.len())
     }
 
+    fn space(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.blocks().saturating_mul(BLOCK_BYTES))
+    }
+
     fn links(&self) -> io::Result<u64> {
         Ok(self.metadata()?.nlink())
     }
@@ -259,3 +267,6 @@ impl DiskFile for File {
         self.sync_data()
     }
 }
+
+/// What the system counts the space of files in, whatever the file system's blocks are.
+const BLOCK_BYTES: u64 = 512;

@@ -3,6 +3,7 @@
 
 use crate::disk::{Access, Disk, DiskFile, UNFINISHED, What, fault};
 use kumo_cluster::Fault;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -44,11 +45,8 @@ impl Reserve {
         }
         let found = || {
             let file = disk.open(&self.path, Access::Write)?;
-            let lacking = file.allocate(self.bytes).is_err();
-            if lacking {
-                // A part of it is no use.
-                file.truncate(0)?;
-            }
+            // What failed is tried again by whoever compacts.
+            let lacking = !matches!(self.take(disk, &*file), Ok(true));
             if lacking && !compactable {
                 return disk.remove(&self.path);
             }
@@ -66,7 +64,7 @@ impl Reserve {
         if self.is_made() || small || self.tried.swap(active, Ordering::Relaxed) == active {
             return Ok(());
         }
-        if !self.is_room(disk) {
+        if !self.is_room(disk, 0) {
             return Err(Fault::Full);
         }
         let folder = self.folder();
@@ -103,17 +101,12 @@ impl Reserve {
         Ok(true)
     }
 
-    /// Takes its space back, if there is as much again.
+    /// Takes its space back, if there is as much again, or it still has it.
     pub fn take_back(&self, disk: &dyn Disk) -> Result<(), Fault> {
         let held = self.file();
-        let Some(file) = held.as_ref().filter(|_| self.is_given() && self.is_room(disk)) else {
-            return Ok(());
-        };
-        match file.allocate(self.bytes).map_err(|error| self.failed(&error)) {
-            Ok(()) => self.given.store(false, Ordering::Release),
-            // File systems do a part of what they cannot do: compaction needs that.
-            Err(Fault::Full) => file.truncate(0).map_err(|error| self.failed(&error))?,
-            Err(fault @ (Fault::Io(_) | Fault::Damaged(_))) => return Err(fault),
+        let Some(file) = held.as_ref().filter(|_| self.is_given()) else { return Ok(()) };
+        if self.take(disk, &**file).map_err(|error| self.failed(&error))? {
+            self.given.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -151,10 +144,32 @@ impl Reserve {
         self.bytes
     }
 
-    /// There is as much free as it takes. File systems do a part of what they cannot do: until that is given back nothing
-    /// would be left for others on this disk, such as a cell's replica, which ends then. So it is not tried in vain.
-    fn is_room(&self, disk: &dyn Disk) -> bool {
-        let needed = self.bytes + self.bytes / SPARED_PART;
+    /// Gives the file its space, if there is as much. False: there is not, and the file has none.
+    fn take(&self, disk: &dyn Disk, file: &dyn DiskFile) -> io::Result<bool> {
+        let has = file.space()?;
+        if has >= self.bytes {
+            return Ok(true);
+        }
+        if self.is_room(disk, has) {
+            match file.allocate(self.bytes) {
+                Ok(()) => return Ok(true),
+                Err(error) if fault("", &self.path, &error) == Fault::Full => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // A part is of no use here, and compaction needs it: what a process before left, what file systems do of what they
+        // cannot do, or what could not be given back at the last try.
+        if file.space()? > 0 {
+            file.truncate(0)?;
+        }
+        Ok(false)
+    }
+
+    /// There is as much free as a file takes that has so much. File systems do a part of what they cannot do: until that is
+    /// given back nothing would be left for others on this disk, such as a cell's replica, which ends then. So it is not
+    /// tried in vain.
+    fn is_room(&self, disk: &dyn Disk, has: u64) -> bool {
+        let needed = self.bytes + self.bytes / SPARED_PART - has;
         // One that does not say how much it has is asked for it.
         disk.free(self.folder()).map_or(true, |free| free >= needed)
     }
@@ -167,7 +182,7 @@ impl Reserve {
         self.file.lock().expect("no panic under this lock")
     }
 
-    fn failed(&self, error: &std::io::Error) -> Fault {
+    fn failed(&self, error: &io::Error) -> Fault {
         fault("reserve space for", &self.path, error)
     }
 }

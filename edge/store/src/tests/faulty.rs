@@ -463,6 +463,10 @@ impl DiskFile for FaultyFile {
         Ok(self.state()?.files[self.number].bytes.len() as u64)
     }
 
+    fn space(&self) -> io::Result<u64> {
+        Ok(self.state()?.files[self.number].space())
+    }
+
     fn links(&self) -> io::Result<u64> {
         Ok(self.state()?.names.values().filter(|number| **number == self.number).count() as u64)
     }

@@ -1,6 +1,7 @@
 //! On a real file system: formats, locks, threads.
 
 use super::{key, record};
+use crate::disk::{Disk, SystemDisk};
 use crate::segment::segment_name;
 use crate::{Engine, OpenError, Options, Sync, merge};
 use kumo_cluster::{KeyHash, Record, Store};
@@ -73,6 +74,24 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     std::fs::create_dir(&empty).unwrap();
     let (_, opened) = Engine::open(&empty, Options::default()).unwrap();
     assert!(opened.created, "an empty folder may become a store");
+}
+
+#[test]
+fn space_that_is_reserved_behind_the_end_of_a_file_is_counted() {
+    let scratch = Scratch::new("space");
+    let file = SystemDisk.create(&scratch.path("file")).unwrap();
+    assert!(file.space().unwrap() < 4096);
+    file.allocate(1 << 20).unwrap();
+    // Of a file system that cannot promise space, what is written.
+    file.write_at(0, &vec![1; 1 << 20]).unwrap();
+    file.sync().unwrap();
+    assert!(file.space().unwrap() >= 1 << 20);
+    file.truncate(0).unwrap();
+    file.allocate(2 << 20).unwrap();
+    assert_eq!(file.bytes().unwrap(), 0);
+    assert!([0, 2 << 20].contains(&(file.space().unwrap() >> 20 << 20)));
+    file.truncate(0).unwrap();
+    assert!(file.space().unwrap() < 4096);
 }
 
 #[test]

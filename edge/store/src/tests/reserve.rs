@@ -3,7 +3,7 @@
 use super::faulty::{Crash, FaultyDisk, Plan};
 use super::{Model, PATH, content, key, open, open_at, options, record, tend};
 use crate::compaction::SHORT_PERCENT;
-use crate::disk::Access;
+use crate::disk::{Access, Disk};
 use crate::engine::Core;
 use crate::merge::merge_on;
 use crate::notes::ROOM_BYTES;
@@ -274,6 +274,30 @@ fn a_disk_without_room_for_a_reserve_works_as_before() {
     while !log.reserve.is_made() {
         put().unwrap();
         core.keep_ready();
+    }
+}
+
+/// A process before this one has died while compaction had it, and others on this disk go on.
+#[test]
+fn a_start_takes_no_room_for_a_reserve_for_which_there_is_none() {
+    let (full, core, model, _) = full();
+    let bytes = core.files().unwrap().log.reserve.bytes();
+    let reserve = Path::new(PATH).join(RESERVE);
+    let half = bytes / 2;
+    for (has, left) in [(0, 0), (0, 100), (0, bytes - 1), (0, bytes), (half, 0), (half, half), (bytes, 0)] {
+        let disk = full.copy();
+        // What is reserved behind the end of the log is given back first.
+        drop(open(&disk, Sync::Always).unwrap());
+        let file = disk.open(&reserve, Access::Write).unwrap();
+        file.truncate(0).and_then(|()| file.allocate(has)).unwrap();
+        disk.allocate_in_part();
+        disk.limit(Some(disk.used() + left));
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        assert!(!disk.was_full(), "it has {has} bytes, {left} are left");
+        let given = core.files().unwrap().log.reserve.is_given();
+        assert_eq!((given, disk.space(&reserve)), (has < bytes, if has < bytes { 0 } else { bytes }));
+        assert_eq!(core.trouble(), None);
+        assert_eq!(content(&core), model);
     }
 }
 
