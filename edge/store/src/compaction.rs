@@ -25,7 +25,8 @@ impl Core {
         let Some(files) = self.files() else { return Ok(()) };
         // One of each in turn: segments that are closed as fast as they get their hints must not keep garbage for ever.
         loop {
-            files.log.reserve.take_back(&*files.log.disk)?;
+            // That it cannot be taken back keeps nobody from what there is to do with it, nor it from being given up.
+            let taken_back = files.log.reserve.take_back(&*files.log.disk);
             // What it says is remembered, and told to whoever writes.
             let _ = files.log.look_for_room();
             // A hint would take room that is for what is moved.
@@ -40,11 +41,15 @@ impl Core {
                 (Err(Fault::Damaged(_)), _) => return finished,
             }
             match files.victim() {
-                Some(victim) if !self.rewrite(files, &victim, pace)? => return Ok(()),
-                Some(_) => {}
+                Some(victim) => {
+                    if !self.rewrite(files, &victim, pace).or_else(|fault| files.fail_to_rewrite(fault))? {
+                        return Ok(());
+                    }
+                    files.log.reserve.used();
+                }
                 None if files.log.reserve.is_given() => {
                     if !files.log.give_up_reserve()? {
-                        return Ok(());
+                        return taken_back;
                     }
                 }
                 None if closed.is_none() => return Ok(()),
@@ -214,6 +219,17 @@ impl Core {
 }
 
 impl Files {
+    /// It is tried again, and may fail for ever: others on this disk have taken of the reserve, or a file cannot be removed.
+    /// What is left of the reserve is then not kept from requests.
+    fn fail_to_rewrite(&self, fault: Fault) -> Result<bool, Fault> {
+        match fault {
+            Fault::Full | Fault::Io(_) if self.log.reserve.is_given() => drop(self.log.give_up_reserve()?),
+            // What is damaged is not tried again.
+            Fault::Full | Fault::Io(_) | Fault::Damaged(_) => {}
+        }
+        Err(fault)
+    }
+
     /// Makes a closed segment durable, gives back the space it does not need, and writes its hint.
     fn finish(&self, segment: &Segment) -> Result<(), Fault> {
         self.log.sync()?;

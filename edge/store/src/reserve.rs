@@ -19,7 +19,7 @@ pub struct Reserve {
     file: Mutex<Option<Box<dyn DiskFile>>>,
     /// Compaction has its space.
     given: AtomicBool,
-    /// How often compaction has found nothing to do with it.
+    /// How often compaction has had no use of it since it got it, or used it at last.
     idle: AtomicU32,
     /// The active segment when it was last tried to make it, or given up.
     tried: AtomicU32,
@@ -94,10 +94,11 @@ impl Reserve {
     pub fn give(&self) -> Result<bool, Fault> {
         let held = self.file();
         let Some(file) = held.as_ref().filter(|_| !self.is_given()) else { return Ok(false) };
-        // Before there is room for others.
+        // Before there is room for others. It stays so if this fails: what the file has then, nobody knows before it is asked,
+        // see [`Reserve::take_back`].
         self.given.store(true, Ordering::Release);
-        self.idle.store(0, Ordering::Relaxed);
         file.truncate(0).map_err(|error| self.failed(&error))?;
+        self.idle.store(0, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -111,9 +112,15 @@ impl Reserve {
         Ok(())
     }
 
-    /// Compaction has it, nothing is left to be done with it, and still it cannot be taken back: others on this disk took
-    /// of it. What is left is for requests, which are refused until then, and is tried to be reserved again with a later
-    /// segment than this active one. False: what was removed may yet be freed, as long as somebody reads it.
+    /// Compaction has freed something with it.
+    pub fn used(&self) {
+        self.idle.store(0, Ordering::Relaxed);
+    }
+
+    /// Compaction has it, nothing is left to be done with it, or what is left fails, and still it cannot be taken back:
+    /// others on this disk took of it. What is left is for requests, which are refused until then, and is tried to be
+    /// reserved again with a later segment than this active one. False: what was removed may yet be freed, as long as
+    /// somebody reads it, and what failed may not fail again.
     pub fn give_up(&self, disk: &dyn Disk, active: u32) -> Result<bool, Fault> {
         if self.idle.fetch_add(1, Ordering::Relaxed) + 1 < IDLE_ROUNDS {
             return Ok(false);
@@ -197,8 +204,8 @@ const AROUND_PART: u64 = 8;
 /// This part of it more must be free before it is taken: what is said to be free is never quite what can be had.
 const SPARED_PART: u64 = 256;
 
-/// So often compaction finds nothing to do before the reserve is given up: a second or so, in which whoever reads a segment
-/// that was removed has read it.
+/// So often compaction has no use of it before the reserve is given up. It found nothing to do: a second or so, in which
+/// whoever reads a segment that was removed has read it. What it did failed: some seconds, in which that may be over.
 const IDLE_ROUNDS: u32 = 3;
 
 /// A store has so many times as much before it gets one: a small store stays small, and a small disk is not mostly

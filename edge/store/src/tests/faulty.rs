@@ -35,6 +35,8 @@ struct State {
     meddling: Option<(PathBuf, Meddling)>,
     /// A file, and where it cannot be read.
     unreadable: Option<(PathBuf, u64)>,
+    /// A file that is neither removed nor made larger or smaller.
+    stubborn: Option<PathBuf>,
     /// Changes of files' names that are not synced, in order.
     renames: Vec<Rename>,
 }
@@ -125,6 +127,11 @@ impl FaultyDisk {
     /// Reads of that byte fail.
     pub fn make_unreadable(&self, path: &Path, offset: u64) {
         self.state().unreadable = Some((path.into(), offset));
+    }
+
+    /// The removal of that file fails from here on, and whatever gives it space or takes it from it.
+    pub fn make_stubborn(&self, path: Option<&Path>) {
+        self.state().stubborn = path.map(Path::to_owned);
     }
 
     pub fn is_down(&self) -> bool {
@@ -258,6 +265,16 @@ impl State {
         }
     }
 
+    /// Fails for a file that is stubborn.
+    fn yielding(&self, number: Option<&usize>) -> io::Result<()> {
+        let stubborn = self.stubborn.as_ref().and_then(|path| self.names.get(path));
+        if stubborn.is_some() && stubborn == number {
+            Err(io::Error::other("stubborn as planned"))
+        } else {
+            Ok(())
+        }
+    }
+
     fn used(&self) -> u64 {
         let linked: BTreeSet<usize> = self.names.values().copied().collect();
         linked.iter().map(|number| self.files[*number].space()).sum()
@@ -386,6 +403,7 @@ impl Disk for FaultyDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         state.find(path)?;
+        state.yielding(state.names.get(path))?;
         state.rename(Rename::Remove(path.into()));
         Ok(())
     }
@@ -512,6 +530,7 @@ impl DiskFile for FaultyFile {
     fn allocate(&self, end: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.change()?;
+        state.yielding(Some(&self.number))?;
         let others = state.used() - state.files[self.number].space();
         if end <= state.files[self.number].space() {
             return Ok(());
@@ -531,6 +550,7 @@ impl DiskFile for FaultyFile {
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.change()?;
+        state.yielding(Some(&self.number))?;
         let file = &mut state.files[self.number];
         file.bytes.resize(bytes as usize, 0);
         file.dropped.retain(|sector| sector * SECTOR_BYTES < bytes as usize);

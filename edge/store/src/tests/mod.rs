@@ -9,6 +9,7 @@ mod failing;
 mod faulty;
 mod files;
 mod full;
+mod given;
 mod held;
 mod hints;
 mod linked;

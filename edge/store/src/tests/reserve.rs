@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Fits many segments of these tests.
-const DISK_BYTES: u64 = 3 * ROOM_BYTES + 100_000;
+pub const DISK_BYTES: u64 = 3 * ROOM_BYTES + 100_000;
 
 /// Puts until the disk is full. Of five records two are written over soon: each segment has some of that, less than
 /// what makes it worth rewriting on a disk that is not full.
@@ -36,7 +36,7 @@ fn fill(core: &Core, model: &mut Model, clock: &mut u64) {
 }
 
 /// A full store, as it is on the disk.
-fn full() -> (FaultyDisk, Core, Model, u64) {
+pub fn full() -> (FaultyDisk, Core, Model, u64) {
     let disk = FaultyDisk::default();
     disk.limit(Some(DISK_BYTES));
     let (core, _) = open(&disk, Sync::Always).unwrap();
@@ -53,7 +53,7 @@ fn full() -> (FaultyDisk, Core, Model, u64) {
 }
 
 /// What the threads would do meanwhile.
-fn attend(core: &Core) {
+pub fn attend(core: &Core) {
     for _ in 0..3 {
         match core.tend(&mut |_| true) {
             Ok(()) | Err(Fault::Full) => {}
