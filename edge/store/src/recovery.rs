@@ -51,7 +51,7 @@ pub struct Recovery<'a> {
     synced: (u32, u64),
     /// Segments without a seal and without a hint.
     open_ended: Vec<u32>,
-    /// The last one, if nothing is in it: made ahead, or its making was cut short.
+    /// The last one, if nothing is in it and it is not listed: made ahead, or its making was cut short.
     spare: Option<u32>,
     suspects: Vec<Suspect>,
     opened: Opened,
@@ -141,7 +141,9 @@ impl<'a> Recovery<'a> {
                 self.read_segment(&segment, last)?;
             }
         }
-        let last = numbers.last().filter(|number| !hints.contains(number));
+        let listed = |number: u32| roster.as_ref().is_some_and(|roster| roster.salt(number).is_some());
+        // One that is listed would have to be left out first, for which a full disk may have no room.
+        let last = numbers.last().filter(|number| !hints.contains(number) && !listed(**number));
         let empty = |number: &&u32| self.segments.get(number).is_none_or(|one| one.written() == HEADER_BYTES);
         self.spare = last.filter(empty).copied();
         Ok(())

@@ -7,6 +7,7 @@ use crate::engine::Core;
 use crate::error::OpenError;
 use crate::notes::ROOM_BYTES;
 use crate::options::Sync;
+use crate::segment::HEADER_BYTES;
 use kumo_cluster::Fault;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -266,6 +267,55 @@ fn a_full_disk_keeps_no_older_store_from_starting() {
             assert_eq!(content(&core), model);
             assert_eq!(disk.content(&file("FORMAT")), b"kumo store 4\n");
         }
+    }
+}
+
+/// Nothing is in the last segment, which is listed: to leave it out took room.
+#[test]
+fn a_full_disk_keeps_no_store_from_starting_whose_last_segment_is_empty() {
+    for crash in [Crash::Killed, Crash::PowerFailed] {
+        let (disk, mut model) = sample();
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        let log = &core.files().unwrap().log;
+        let active = segments(&disk).pop().unwrap();
+        disk.limit(Some(disk.used()));
+        let large = record(5001, 3900);
+        assert_eq!(core.put(key(5).hash, &key(5).key, &large), Err(Fault::Full));
+        // There was room for a moment.
+        disk.limit(None);
+        log.look_for_room().unwrap();
+        core.commit().unwrap();
+        core.files().unwrap().list().unwrap();
+        let last = segments(&disk).pop().unwrap();
+        assert!(last > active && disk.content(&last).len() as u64 == HEADER_BYTES);
+        // As on a file system that cannot exchange names, and had no room for another note.
+        disk.remove(&file("ROOM")).unwrap();
+        disk.crash(crash);
+        drop(core);
+        disk.limit(Some(disk.used()));
+        for _ in 0..2 {
+            let (core, _) = open(&disk, Sync::Always).unwrap_or_else(|error| panic!("{crash:?}: {error}"));
+            assert_eq!(content(&core), model);
+            // Nor is there for a record, should others take what was reserved behind the end.
+            disk.limit(Some(disk.used()));
+            assert_eq!(core.put(key(5).hash, &key(5).key, &large), Err(Fault::Full));
+            core.keep_ready();
+            disk.crash(crash);
+        }
+        disk.limit(None);
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        core.put(key(5).hash, &key(5).key, &large).unwrap();
+        model.insert(key(5), large);
+        core.commit().unwrap();
+        core.keep_ready();
+        assert!(disk.content(&last).len() > 3900, "it is written to");
+        disk.crash(Crash::PowerFailed);
+        drop(core);
+        let (core, _) = open(&disk, Sync::Always).unwrap();
+        assert_eq!(content(&core), model);
+        disk.crash(Crash::Killed);
+        disk.remove(&last).unwrap();
+        assert!(refusal(&disk).unwrap().ends_with(" is missing"));
     }
 }
 
