@@ -294,7 +294,31 @@ impl Files {
         let markers: u64 = closed.iter().map(|segment| segment.markers.load(Ordering::Relaxed)).sum();
         let written: u64 = closed.iter().map(|segment| segment.written()).sum();
         let oldest = closed.first().filter(|oldest| !oldest.damaged.load(Ordering::Relaxed))?;
-        (markers * 100 > written * MARKERS_PERCENT_MAX).then(|| oldest.clone())
+        let many = markers * 100 > written * MARKERS_PERCENT_MAX;
+        let worthwhile = || !self.log.is_short() || self.are_markers_worth_the_reserve(&closed);
+        // A part of it that was moved for nothing would be missed by others.
+        let fits = || self.log.reserve.is_room_to_move(&*self.log.disk, oldest.live.load(Ordering::Relaxed));
+        (many && worthwhile() && fits()).then(|| oldest.clone())
+    }
+
+    /// On a full disk nothing is gained on the way to the markers of removed keys if older segments have none, and requests
+    /// are refused until the reserve can be taken back: a store must not be rewritten as a whole for that. So they must be
+    /// among the oldest segments: what goes with these is as much as the reserve, or all there is, and a part of them that
+    /// is worth the rewriting of a single one.
+    fn are_markers_worth_the_reserve(&self, closed: &[Arc<Segment>]) -> bool {
+        let reserve_bytes = self.log.reserve.bytes();
+        let (mut moved, mut freed) = (0, 0);
+        for segment in closed {
+            let live = segment.live.load(Ordering::Relaxed);
+            // It stays the oldest one, and keeps the markers behind it.
+            let stays = segment.damaged.load(Ordering::Relaxed) || live > reserve_bytes;
+            if stays || freed >= reserve_bytes {
+                break;
+            }
+            moved += live;
+            freed += segment.written().saturating_sub(live);
+        }
+        freed >= self.log.gain_bytes_min() && freed * 100 >= (moved + freed) * SHORT_PERCENT
     }
 
     /// Says on the disk which segments there are, if that has changed.

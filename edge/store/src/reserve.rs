@@ -146,6 +146,12 @@ impl Reserve {
         self.given.load(Ordering::Acquire)
     }
 
+    /// So much can be moved: with it, or because as much is free.
+    pub fn is_room_to_move(&self, disk: &dyn Disk, bytes: u64) -> bool {
+        let reserved = self.is_made() && !self.is_given() && bytes <= self.bytes;
+        reserved || disk.free(self.folder()).map_or(true, |free| free >= bytes + bytes / AROUND_PART)
+    }
+
     /// What can be moved with it.
     pub fn bytes(&self) -> u64 {
         self.bytes

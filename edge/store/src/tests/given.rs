@@ -2,11 +2,12 @@
 
 use super::faulty::{FaultyDisk, Plan};
 use super::reserve::{DISK_BYTES, attend, full};
-use super::{Model, PATH, content, key, open, record};
+use super::{Model, PATH, content, key, open, options, record};
 use crate::disk::{Access, Disk};
 use crate::engine::Core;
 use crate::options::Sync;
 use crate::reserve::RESERVE;
+use crate::segment::segment_name;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
 
@@ -157,4 +158,88 @@ fn a_reserve_that_cannot_be_taken_back_for_a_fault_is_given_up() {
     assert!(garbage() * 2 < before, "nor does it keep compaction from its work");
     assert!(!log.reserve.is_given());
     takes_a_put(&core, model, "when it is given up");
+}
+
+/// A full store with so many segments of what is current, and behind them nothing but markers.
+fn marked(live_segments: usize) -> (FaultyDisk, Core) {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let log = &core.files().unwrap().log;
+    // Not synced each, for then there would be marks between them.
+    let put = |number, data_bytes| {
+        core.put(key(number).hash, &key(number).key, &record(number, data_bytes)).unwrap()
+    };
+    let mut number = 0;
+    while log.closed_segments().len() < live_segments {
+        number += 1;
+        put(number, 150);
+    }
+    let removed = 10_000..10_000 + 90 * live_segments.max(20) as u64;
+    removed.clone().for_each(|number| put(number, 0));
+    removed.for_each(|number| core.remove(key(number).hash, &key(number).key).unwrap());
+    core.commit().unwrap();
+    core.keep_ready();
+    assert!(log.reserve.is_made());
+    log.trim().unwrap();
+    (disk, core)
+}
+
+/// The way there would be long, and puts are refused on it.
+#[test]
+fn a_store_is_not_rewritten_for_its_markers_while_requests_wait_for_the_reserve() {
+    let first = Path::new(PATH).join(segment_name(1));
+    // So much of the reserve others take: a segment of what is current still fits, or it does not.
+    for (taken, fits) in [(1, true), (600, false)] {
+        let (disk, core) = marked(40);
+        let log = &core.files().unwrap().log;
+        let before = content(&core);
+        let left = log.reserve.bytes() - taken;
+        assert!(log.reserve.give().unwrap());
+        disk.limit(Some(disk.used() + left));
+        let mut removed = 0;
+        for _ in 0..5 {
+            let mut others = |_| {
+                if log.reserve.is_given() {
+                    removed += 1;
+                    assert!(disk.names().contains(&first), "rewritten while puts are refused");
+                    disk.limit(Some(disk.used() + left));
+                }
+                true
+            };
+            let tended = core.tend(&mut others);
+            assert!(matches!(tended, Ok(()) | Err(Fault::Full)), "{tended:?}");
+        }
+        assert!(removed > 5, "{removed} segments of garbage");
+        assert!(!log.reserve.is_given() && !log.is_full());
+        if !fits {
+            assert!(disk.names().contains(&first), "nothing is moved for nothing");
+            put(&core, 1, 150).unwrap();
+        }
+        assert_eq!(content(&core), before);
+        // With room for what is moved, they go.
+        disk.limit(None);
+        attend(&core);
+        assert!(!disk.names().contains(&first));
+        assert_eq!(content(&core), before);
+    }
+}
+
+/// It is what can go of this store.
+#[test]
+fn a_full_disk_is_not_kept_full_by_markers_that_are_among_its_oldest_segments() {
+    let (disk, core) = marked(3);
+    let log = &core.files().unwrap().log;
+    let before = content(&core);
+    let usual = u64::from(options(Sync::Always).garbage_percent);
+    let is_garbage = || log.closed_segments().iter().any(|segment| segment.garbage_percent() >= usual);
+    core.tend(&mut |_| is_garbage()).unwrap();
+    assert!(!is_garbage() && log.closed_segments()[0].number == 1);
+    disk.limit(Some(disk.used()));
+    while put(&core, 1, 150).is_ok() {}
+    assert!(log.is_short());
+    attend(&core);
+    assert!(!log.is_full() && !log.reserve.is_given());
+    let first = log.closed_segments().first().map(|segment| segment.number);
+    assert!(first > Some(3), "{first:?}");
+    assert_eq!(content(&core), before);
 }
