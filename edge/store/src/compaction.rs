@@ -321,9 +321,17 @@ impl Files {
         freed >= self.log.gain_bytes_min() && freed * 100 >= (moved + freed) * SHORT_PERCENT
     }
 
-    /// Says on the disk which segments there are, if that has changed.
+    /// Says on the disk which segments there are, if that has changed. Asked for often: as long as it has not, they are not
+    /// even gone through.
     pub fn list(&self) -> Result<(), Fault> {
-        self.folder.list(|| self.log.roster())
+        // Before what they are: a change in between is for the next call.
+        let changes = self.log.changes();
+        if self.listed.load(Ordering::Acquire) == changes {
+            return Ok(());
+        }
+        self.folder.list(|| self.log.roster())?;
+        self.listed.fetch_max(changes, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Says on the disk how far it has the log.
@@ -333,7 +341,7 @@ impl Files {
 
     /// Says on the disk that a segment is not needed, before its file goes: a start would miss it.
     fn leave_out(&self, segment: &Segment) -> Result<(), Fault> {
-        segment.leaving.store(true, Ordering::Release);
+        self.log.leave(segment);
         match self.list() {
             Err(Fault::Full) if self.log.reserve.give()? => self.list(),
             listed => listed,

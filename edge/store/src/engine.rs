@@ -19,7 +19,7 @@ use kumo_cluster::{Fault, Head, KeyHash, Record, Store, StoreKey, Usage};
 use kumo_wire::Pieces;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A handle on a store. Handles are cheap to clone, and all of them may be used from any thread. The store is
@@ -50,6 +50,8 @@ pub struct Core {
 pub struct Files {
     pub folder: Folder,
     pub log: Log,
+    /// Of the [`changes`](Log::changes) of the log so many are on the disk's list of its segments.
+    pub listed: AtomicU64,
     /// Held while segments are removed, or must not be.
     pub removing: Mutex<()>,
     /// What failed behind the back of all requests, until it succeeds again.
@@ -217,7 +219,7 @@ impl Core {
         let files = (!segments.is_empty()).then(|| {
             let log = Log::new(disk, folder.path.clone(), options, segments);
             let (removing, trouble, damage) = (Mutex::default(), Mutex::default(), Damage::default());
-            let files = Files { folder, log, removing, trouble, damage };
+            let files = Files { folder, log, listed: AtomicU64::new(0), removing, trouble, damage };
             if access == Access::Write {
                 files.find_reserve();
             }

@@ -25,6 +25,8 @@ pub struct Log {
     tail: Mutex<Tail>,
     spare: Mutex<Spare>,
     segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+    /// How often that has changed, or which of them are leaving; counted after the change.
+    changes: AtomicU64,
     /// One syncs, the others find that theirs is synced too: group commit.
     syncing: Mutex<()>,
     /// A sync failed. The system may have dropped what it could not write and will not say so twice, so nothing
@@ -97,6 +99,7 @@ impl Log {
             tail: Mutex::new(tail),
             spare: Mutex::new(spare),
             segments: RwLock::new(segments),
+            changes: AtomicU64::new(1),
             syncing: Mutex::new(()),
             broken: OnceLock::new(),
             safe: AtomicU64::new(0),
@@ -314,6 +317,18 @@ impl Log {
     pub fn forget(&self, number: u32) {
         self.settled(number);
         self.segments.write().expect("no panic under this lock").remove(&number);
+        self.changed();
+    }
+
+    /// It is about to be removed, and not in the roster any more.
+    pub fn leave(&self, segment: &Segment) {
+        segment.leaving.store(true, Ordering::Release);
+        self.changed();
+    }
+
+    /// As long as this stays the same, so do the segments of the roster. Never 0.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     pub fn roster(&self) -> Roster {
@@ -446,6 +461,7 @@ impl Log {
             return Err(fault);
         }
         self.segments.write().expect("no panic under this lock").insert(next.number, next.clone());
+        self.changed();
         let closed = std::mem::replace(&mut tail.active, next);
         tail.closed.push(closed);
         tail.start = HEADER_BYTES;
@@ -464,6 +480,10 @@ impl Log {
     fn ahead_bytes(&self) -> u64 {
         let segment_bytes = self.options.segment_bytes;
         if self.reserve.is_given() { segment_bytes / GIVEN_PART } else { AHEAD_BYTES.min(segment_bytes) }
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {

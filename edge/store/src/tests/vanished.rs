@@ -398,6 +398,39 @@ fn no_put_waits_for_the_roster() {
     assert!(disk.content(&file("SEGMENTS")) != before);
 }
 
+/// Ten times a second, of a store that may have tens of thousands of them.
+#[test]
+fn segments_that_stayed_the_same_are_not_gone_through() {
+    let (disk, _) = sample();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let files = core.files().unwrap();
+    files.list().unwrap();
+    std::thread::scope(|scope| {
+        // Whoever goes through them has this.
+        let listed = files.folder.listed.lock().unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        scope.spawn(move || done.send(files.list()));
+        let waited = is_done.recv_timeout(std::time::Duration::from_secs(10));
+        drop(listed);
+        assert_eq!(waited, Ok(Ok(())));
+    });
+    // Each change is seen.
+    let mut clock = 7000;
+    for _ in 0..5 {
+        let before = (segments(&disk), disk.content(&file("SEGMENTS")));
+        while segments(&disk) == before.0 {
+            clock += 1;
+            core.put(key(1).hash, &key(1).key, &record(clock, 200)).unwrap();
+            core.commit().unwrap();
+        }
+        files.list().unwrap();
+        let after = disk.content(&file("SEGMENTS"));
+        assert!(after != before.1);
+        tend(&core);
+        assert!(disk.content(&file("SEGMENTS")) != after, "what is removed is left out");
+    }
+}
+
 #[test]
 fn garbage_goes_though_there_is_no_room_for_the_next_roster() {
     let disk = FaultyDisk::default();
