@@ -175,7 +175,7 @@ impl Manager {
                     self.desk.waiting.push(waiting);
                     continue;
                 }
-                Served::NotYet => ControlAnswer::Refused(self.overdue(led, &waiting)),
+                Served::NotYet => ControlAnswer::Refused(self.overdue(led, &waiting, cluster)),
                 Served::Elsewhere => continue,
                 Served::Answer(answer) => *answer,
             };
@@ -405,9 +405,12 @@ impl Manager {
         self.peers.connected().find(|heard| heard.alive.leased).map(|heard| heard.alive.server.address)
     }
 
-    fn overdue(&self, led: bool, waiting: &Waiting) -> String {
+    fn overdue(&self, led: bool, waiting: &Waiting, cluster: &Cluster) -> String {
         if !led {
             return "the managers have not agreed on a master in time".to_owned();
+        }
+        if let Some(why) = self.in_doubt(cluster).filter(|_| waiting.ordered.is_none()) {
+            return why.to_owned();
         }
         match (&waiting.ordered, &waiting.request, self.led_elsewhere()) {
             (Some(_), _, _) => "the managers have not agreed in time; it may still be done".to_owned(),

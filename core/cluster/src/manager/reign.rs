@@ -69,6 +69,8 @@ pub(super) struct Term {
     pub auto: Option<u64>,
     /// Why that was void before. There are only so many reasons.
     pub objections: Vec<Objection>,
+    /// Since when there has been a server, while the space is in doubt.
+    pub somebody_since: Option<Time>,
     pub expired_at: Option<Time>,
     pub gateway_heard: BTreeMap<GatewayId, Time>,
     pub voters: super::recruit::Voters,
@@ -167,6 +169,7 @@ impl Term {
             left_out: BTreeMap::new(),
             auto: None,
             objections: Vec::new(),
+            somebody_since: None,
             expired_at: None,
             gateway_heard: BTreeMap::new(),
             voters: super::recruit::Voters::default(),
