@@ -333,7 +333,7 @@ pub enum ManagerNote {
     Restored {
         server: ServerId,
     },
-    /// Auto-replace does not bring it in: an operator took it out.
+    /// Auto-replace does not bring it in: an operator took it out, or an earlier life of its store.
     TakenOut {
         server: ServerId,
     },

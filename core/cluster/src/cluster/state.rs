@@ -42,8 +42,9 @@ pub struct Cluster {
     pub(super) detach_wanted: BTreeSet<SocketAddr>,
     /// What the replace under way has of those.
     pub(super) errand: Errand,
-    /// Lives that acted when operators took them out, the last one last: auto-replace does not bring them in again.
-    /// Beyond as many as there can be members the first ones are forgotten.
+    /// Lives that acted when operators ordered that they be taken out, the last one last, one an address: auto-replace
+    /// does not bring them in again, nor later lives of their stores. Beyond as many as there can be members the first
+    /// ones are forgotten.
     pub(super) taken_out: Vec<ServerId>,
     /// Faults logged so far: the next one's order.
     pub(super) faults: u64,
@@ -134,7 +135,7 @@ impl Cluster {
         &self.detach_wanted
     }
 
-    /// Lives that an operator took out while they acted, and has not attached since.
+    /// Lives that acted when an operator ordered that they be taken out, and that were not attached since.
     pub fn taken_out(&self) -> &[ServerId] {
         &self.taken_out
     }

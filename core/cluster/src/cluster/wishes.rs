@@ -123,8 +123,9 @@ impl Cluster {
         }
     }
 
-    /// The replace under way is done: this is the space before the switch. Who acts and leaves by an operator's order is
-    /// not brought in again by auto-replace, in this life; a wish to take out who is out is done.
+    /// The replace under way is done: this is the space before the switch. Who acted and leaves by an operator's order is
+    /// not brought in again by auto-replace, in this life or a later one of its store: who was lost meanwhile may have been
+    /// silent for a moment. A wish to take out who is out is done.
     pub(super) fn carried_out(&mut self, before: &Draft) {
         let errand = std::mem::take(&mut self.errand);
         let leaves = |server: &ServerId| {
@@ -132,7 +133,7 @@ impl Cluster {
                 && before.writer_at(server.address).is_none()
                 && !self.attach_wanted.contains(&server.address)
         };
-        let leaving: Vec<ServerId> = before.acting(&before.rhs).into_iter().filter(leaves).collect();
+        let leaving: Vec<ServerId> = before.rhs.iter().copied().filter(leaves).collect();
         for server in leaving {
             self.taken_out.retain(|out| out.address != server.address);
             self.taken_out.push(server);

@@ -224,9 +224,12 @@ impl Manager {
         term.left_out = left_out;
     }
 
-    /// Why auto-replace does not attach it.
+    /// Why auto-replace does not attach it. Who was taken out may have begun another life without having ended, when it
+    /// was not heard for long; on the same store that cannot be told from one that was started again.
     fn left_out(&self, server: ServerId, cluster: &Cluster) -> Option<ManagerNote> {
-        if cluster.taken_out().contains(&server) {
+        let mut out = cluster.taken_out().iter().filter(|out| out.address == server.address);
+        let previous = self.peers.heard(&server).map_or(&[][..], |heard| &heard.alive.previous);
+        if out.any(|out| *out == server || previous.contains(&out.incarnation)) {
             return Some(ManagerNote::TakenOut { server });
         }
         self.would_forget(server, cluster.space()).then_some(ManagerNote::Restored { server })

@@ -1,12 +1,13 @@
 //! What waits for an operator's next replace, and what auto-replace leaves alone for an operator's sake.
 
 use crate::bench::{Bench, addresses};
-use crate::log::{CANCEL, Log, address, server};
+use crate::log::{CANCEL, CELL, Log, address, server};
 use kumo_cluster::control::{ControlAnswer, ControlRequest};
 use kumo_cluster::{
-    Author, Cluster, Command, ManagerInput, ManagerNote, MemberState, Objection, Order, ServerId,
+    Alive, Author, Cluster, Command, Incarnation, ManagerInput, ManagerNote, MemberState, Objection, Order,
+    ServerId,
 };
-use kumo_session::Application;
+use kumo_session::{Application, ConnectionId};
 use kumo_wire::Malformed;
 use std::net::SocketAddr;
 
@@ -115,8 +116,72 @@ fn an_attach_of_who_was_detached_counts() {
     }
 }
 
+/// What the second life of server 4 says, on the store of its first one.
+fn reborn(bench: &Bench) -> Alive {
+    Alive { previous: vec![Incarnation(1)], cluster: Some(CELL), ..bench.sign(server(4, 2)) }
+}
+
+/// Servers 1 to 3 speak, and server 4 in its second life, on connection 14.
+fn pass_with_reborn(bench: &mut Bench, micros: u64) {
+    let end = bench.now + micros;
+    while bench.now < end {
+        let sign = reborn(bench);
+        bench.alive(14, sign);
+        bench.pass(100_000, &lives(&[1, 2, 3]));
+    }
+}
+
+fn said_of_the_reborn(bench: &Bench) -> usize {
+    let note = ManagerNote::TakenOut { server: server(4, 2) };
+    bench.notes.iter().filter(|said| **said == note).count()
+}
+
+/// It was silent for so long that it was given up, or was started again: on its store that is the same.
 #[test]
-fn a_new_life_of_who_was_detached_is_a_server_like_any_other() {
+fn who_was_detached_is_left_alone_in_the_next_life_of_its_store() {
+    let mut bench = auto(1..=4);
+    done(&mut bench, detach(4, true));
+    bench.pass(20_000_000, &lives(&[1, 2, 3, 4]));
+    bench.down(4);
+    bench.step(ManagerInput::Up(ConnectionId(14)));
+    pass_with_reborn(&mut bench, 60_000_000);
+    assert_eq!(bench.log.rings()[0], [(1, 1), (2, 1), (3, 1)]);
+    assert_eq!(bench.log.cluster.taken_out(), [server(4, 1)]);
+    assert_eq!(said_of_the_reborn(&bench), 1);
+    done(&mut bench, attach(4, true));
+    pass_with_reborn(&mut bench, 1_000_000);
+    assert_eq!(bench.state(server(4, 2)), Some(MemberState::Active));
+    assert!(bench.log.cluster.taken_out().is_empty());
+}
+
+/// It is paused while its keys are copied, and goes on when it was given up.
+#[test]
+fn who_is_given_up_while_it_is_taken_out_is_left_alone_too() {
+    let mut bench = auto(1..=4);
+    done(&mut bench, detach(4, true));
+    let end = bench.now + 12_000_000;
+    while bench.now < end {
+        bench.now += 100_000;
+        for number in 1..=3 {
+            let mut sign = bench.sign(server(number, 1));
+            sign.progress.copies = 9;
+            bench.alive(u64::from(number), sign);
+        }
+        bench.step(ManagerInput::Timeout);
+    }
+    assert!(matches!(bench.state(server(4, 1)), Some(MemberState::Fault { .. })));
+    assert!(bench.log.cluster.space().job.is_some());
+    bench.down(4);
+    bench.step(ManagerInput::Up(ConnectionId(14)));
+    pass_with_reborn(&mut bench, 60_000_000);
+    let left = vec![(1, 1), (2, 1), (3, 1)];
+    assert_eq!(bench.log.rings(), [left.clone(), left, vec![]]);
+    assert_eq!(bench.log.cluster.taken_out(), [server(4, 1)]);
+    assert_eq!(said_of_the_reborn(&bench), 1);
+}
+
+#[test]
+fn an_empty_store_at_the_address_of_who_was_detached_is_like_any_other() {
     let mut bench = auto(1..=4);
     done(&mut bench, detach(4, true));
     bench.pass(20_000_000, &lives(&[1, 2, 3, 4]));
@@ -129,14 +194,14 @@ fn a_new_life_of_who_was_detached_is_a_server_like_any_other() {
 
 #[test]
 fn only_who_acted_and_left_by_an_operators_order_was_taken_out() {
-    // Lost when it was ordered; lost on the way; by a wish; and by name.
+    // Lost when it was ordered; lost on the way; by a wish; and by name. Who is lost may be back.
     let mut log = Log::with_servers(1..=6);
     log.fault([server(1, 1)]).unwrap();
     log.order(want(&[], &[3])).unwrap();
     log.replace([], [1, 2, 4]).unwrap();
     log.fault([server(2, 1)]).unwrap();
     log.switch().unwrap();
-    assert_eq!(log.cluster.taken_out(), [server(3, 1), server(4, 1)]);
+    assert_eq!(log.cluster.taken_out(), [server(2, 1), server(3, 1), server(4, 1)]);
     // Auto-replace takes out who is lost, though it is back before it is done.
     let mut log = Log::with_servers(1..=1);
     log.replace([server(2, 1), server(3, 1)], []).unwrap();
