@@ -257,8 +257,8 @@ pub enum Side {
 
 /// "kumocell" as bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"kumocell");
-/// Of the messages here and in the session protocol.
-pub const VERSION: u32 = 2;
+/// Of the messages here, in the session protocol and in the store's, and of the commands in them.
+pub const VERSION: u32 = 3;
 
 /// The largest frame between replicas: parts are cut well below it.
 pub const FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -65,6 +65,12 @@ pub enum NodeError {
     DataIsStore(PathBuf),
     #[error("data in {} is of a newer format ({found}; this kumo reads up to {known})", .path.display())]
     NewerFormat { path: PathBuf, found: u32, known: u32 },
+    #[error(
+        "data in {} is of an older format ({found}; this kumo reads {known}): start the kumo that wrote it, or see \
+         docs/how-to/upgrade.md",
+        .path.display()
+    )]
+    OlderFormat { path: PathBuf, found: u32, known: u32 },
     #[error("{} is not a kumo file", .0.display())]
     ForeignFile(PathBuf),
     #[error("{what} {}: {error}", .path.display())]

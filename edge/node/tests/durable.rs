@@ -164,14 +164,22 @@ fn files_that_are_not_ours_are_refused_and_left_alone() {
     node.stop().unwrap();
     let good = fs::read(log(&config)).unwrap();
 
-    let mut newer = good.clone();
-    newer[8] = 2;
-    let check = crc32fast::hash(&newer[..20]);
-    newer[20..24].copy_from_slice(&check.to_le_bytes());
+    let of_format = |format: u8| {
+        let mut bytes = good.clone();
+        bytes[8] = format;
+        let check = crc32fast::hash(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&check.to_le_bytes());
+        bytes
+    };
+    let file = log(&config).display().to_string();
     for (bytes, text) in [
+        (of_format(3), format!("data in {file} is of a newer format (3; this kumo reads up to 2)")),
         (
-            newer,
-            format!("data in {} is of a newer format (2; this kumo reads up to 1)", log(&config).display()),
+            of_format(1),
+            format!(
+                "data in {file} is of an older format (1; this kumo reads 2): start the kumo that wrote it, or see \
+                 docs/how-to/upgrade.md"
+            ),
         ),
         (b"#!/bin/sh\n".to_vec(), format!("{} is not a kumo file", log(&config).display())),
     ] {

@@ -30,7 +30,8 @@ pub enum Header {
     Short,
     /// Nothing but zeros: its length reached the disk, and its first sector did not.
     Blank,
-    Newer(u32),
+    /// Whole, and of another format than ours: this one.
+    OtherFormat(u32),
     /// Not a file of ours.
     Foreign,
     Damaged,
@@ -53,7 +54,7 @@ impl Kind {
         out.put_u32_le(check);
     }
 
-    /// The version is judged before the checksum: a newer format may place it elsewhere.
+    /// An older format is no damage: what it says was promised, and another kumo can read it.
     pub fn read_header(self, number: u64, file: &[u8]) -> Header {
         let front = &file[..file.len().min(HEADER_BYTES)];
         if !front.is_empty() && front.iter().all(|byte| *byte == 0) {
@@ -72,8 +73,8 @@ impl Kind {
         }
         let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         let check = u32::from_le_bytes([header[20], header[21], header[22], header[23]]);
-        if version > FORMAT && check == crc32fast::hash(&header[..20]) {
-            return Header::Newer(version);
+        if version != FORMAT && check == crc32fast::hash(&header[..20]) {
+            return Header::OtherFormat(version);
         }
         Header::Damaged
     }
@@ -117,8 +118,9 @@ fn checksum(length: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Of the files here. A higher one is refused, never overwritten.
-pub const FORMAT: u32 = 1;
+/// Of the files here, and of what they hold: commands of clients and managers too, which a replica executes again at its
+/// start. Another one is refused, never overwritten.
+pub const FORMAT: u32 = 2;
 pub const HEADER_BYTES: usize = 24;
 pub const FRAME_HEADER_BYTES: usize = 8;
 
@@ -156,9 +158,12 @@ mod tests {
         assert_eq!(Kind::Segment.read_header(7, b"#!/bin/sh"), Header::Foreign);
         assert_eq!(Kind::Segment.read_header(7, b""), Header::Short);
         assert_eq!(Kind::Segment.read_header(7, &[0; HEADER_BYTES]), Header::Blank);
-        out[8] = 2;
-        let check = crc32fast::hash(&out[..20]);
-        out[20..].copy_from_slice(&check.to_le_bytes());
-        assert_eq!(Kind::Segment.read_header(7, &out), Header::Newer(2));
+        for other in [FORMAT - 1, FORMAT + 1] {
+            out[8..12].copy_from_slice(&other.to_le_bytes());
+            assert_eq!(Kind::Segment.read_header(7, &out), Header::Damaged);
+            let check = crc32fast::hash(&out[..20]);
+            out[20..].copy_from_slice(&check.to_le_bytes());
+            assert_eq!(Kind::Segment.read_header(7, &out), Header::OtherFormat(other));
+        }
     }
 }

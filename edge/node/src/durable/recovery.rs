@@ -1,6 +1,7 @@
 //! What a durable node remembers when it starts: the newest snapshot and the segments from it on.
 
 use super::directory::Directory;
+use super::frame::FORMAT;
 use super::segment::{self, Segment};
 use super::snapshot;
 use crate::NodeError;
@@ -152,7 +153,7 @@ fn read_snapshot(directory: &Directory, number: u64) -> Result<(Position, Vec<By
     match snapshot::read(number, &file) {
         snapshot::Contents::Whole { position, parts } => Ok((position, parts, file.len() as u64)),
         snapshot::Contents::Damaged { offset } => Err(damaged(&path, offset)),
-        snapshot::Contents::Newer(found) => Err(newer(path, found)),
+        snapshot::Contents::OtherFormat(found) => Err(other_format(path, found)),
         snapshot::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),
     }
 }
@@ -186,7 +187,7 @@ fn read_segment(
         }
         segment::Contents::Blank => Err(damaged(&path, 0)),
         segment::Contents::Damaged { offset } => Err(damaged(&path, offset)),
-        segment::Contents::Newer(found) => Err(newer(path, found)),
+        segment::Contents::OtherFormat(found) => Err(other_format(path, found)),
         segment::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),
     }
 }
@@ -206,8 +207,11 @@ fn damaged(path: &std::path::Path, offset: u64) -> Reading {
     Reading::Lost(format!("{} is damaged at byte {offset}", path.display()))
 }
 
-fn newer(path: PathBuf, found: u32) -> Reading {
-    Reading::Refused(NodeError::NewerFormat { path, found, known: super::frame::FORMAT })
+fn other_format(path: PathBuf, found: u32) -> Reading {
+    Reading::Refused(match found > FORMAT {
+        true => NodeError::NewerFormat { path, found, known: FORMAT },
+        false => NodeError::OlderFormat { path, found, known: FORMAT },
+    })
 }
 
 /// The number of a new folder's first segment.

@@ -132,7 +132,7 @@ pub enum Contents {
     Damaged {
         offset: u64,
     },
-    Newer(u32),
+    OtherFormat(u32),
     Foreign,
 }
 
@@ -144,7 +144,7 @@ pub fn read(number: u64, file: &Bytes) -> Contents {
         Header::Short => return Contents::Whole { records: Vec::new(), length: 0 },
         Header::Blank if file.iter().all(|byte| *byte == 0) => return Contents::Blank,
         Header::Blank => return Contents::Damaged { offset: 0 },
-        Header::Newer(version) => return Contents::Newer(version),
+        Header::OtherFormat(version) => return Contents::OtherFormat(version),
         Header::Foreign => return Contents::Foreign,
         Header::Damaged => return Contents::Damaged { offset: 0 },
     }
@@ -254,7 +254,7 @@ mod tests {
                     assert!(byte >= second && records.len() < 6, "bit {bit}")
                 }
                 Contents::Blank => panic!("there is more than zeros: bit {bit}"),
-                Contents::Newer(_) => panic!("a flipped version fails its checksum: bit {bit}"),
+                Contents::OtherFormat(_) => panic!("a flipped version fails its checksum: bit {bit}"),
             }
         }
     }

@@ -65,7 +65,7 @@ impl SnapshotFile {
 pub enum Contents {
     Whole { position: Position, parts: Vec<Bytes> },
     Damaged { offset: u64 },
-    Newer(u32),
+    OtherFormat(u32),
     Foreign,
 }
 
@@ -74,7 +74,7 @@ pub fn read(number: u64, file: &Bytes) -> Contents {
     match Kind::Snapshot.read_header(number, file) {
         Header::Good => {}
         Header::Short | Header::Blank | Header::Damaged => return Contents::Damaged { offset: 0 },
-        Header::Newer(version) => return Contents::Newer(version),
+        Header::OtherFormat(version) => return Contents::OtherFormat(version),
         Header::Foreign => return Contents::Foreign,
     }
     let mut bodies = Vec::new();
