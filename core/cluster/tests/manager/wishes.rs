@@ -220,9 +220,11 @@ fn those_taken_out_are_as_many_as_there_can_be_members() {
     for life in 1..=kumo_cluster::MEMBERS_MAX as u128 + 3 {
         let number = 10 + u16::try_from(life).unwrap();
         log.replace([server(number, 1)], []).unwrap();
-        (log.switch().unwrap(), log.cleared().unwrap());
+        log.switch().unwrap();
+        log.cleared().unwrap();
         log.replace([], [number]).unwrap();
-        (log.switch().unwrap(), log.cleared().unwrap());
+        log.switch().unwrap();
+        log.cleared().unwrap();
     }
     let taken_out = log.cluster.taken_out();
     assert_eq!(taken_out.len(), kumo_cluster::MEMBERS_MAX);
@@ -295,7 +297,8 @@ fn what_an_operator_ordered_and_the_managers_give_up_waits_for_the_operator() {
         }
     };
     copying(&mut bench, &[1, 2, 3, 4], 1_000_000);
-    (bench.down(2), bench.down(3));
+    bench.down(2);
+    bench.down(3);
     copying(&mut bench, &[1, 4], 4_000_000);
     assert!(bench.notes.iter().any(|note| matches!(note, ManagerNote::Hopeless { .. })));
     assert_eq!(wanted(&bench.log.cluster), (vec![], addresses([1])));
