@@ -22,10 +22,14 @@ pub enum Mutation {
     WriteRingPrimary,
     /// Who is no owner any more need not have confirmed that it knows.
     OldMembersForgotten,
+    /// A space that follows says nothing more of who has not confirmed the one before.
+    OldMembersNotCarried,
     /// Writes under way are not sent to who is new among those that acknowledge.
     PendingNotSentToNew,
-    /// A copy takes versions that are not committed, and their ids.
+    /// A copy takes versions that are not committed.
     CopyPending,
+    /// A copy takes the ids of writes that are not committed.
+    CopyPendingIds,
     /// Any owner streams a copy, not the primary alone.
     CopyFromAnyOwner,
     /// A record from before the server became Catching wins when its stamp is greater.

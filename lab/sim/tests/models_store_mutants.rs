@@ -167,6 +167,48 @@ fn an_old_member_is_waited_for() {
     assert_eq!(play.state.wrong, None);
 }
 
+/// A takes the key over from B, which does not hear of it, and then C is lost: the space that says so still names B as
+/// an old member, or forgets it. (That the cell's spaces name it is for the manager's tests: see
+/// [`Mutation::OldMembersNotCarried`].)
+fn taken_over_unheard_and_another_lost(old: &'static [Life]) -> Play {
+    let earlier: &[Life] = if old.is_empty() { &[] } else { &[B, C] };
+    let chapters = vec![
+        Chapter::calm(&[B, C]),
+        Chapter { whs: &[A, C], since: 2, ..Chapter::calm(&[B, C]) },
+        Chapter { when: When::Copied, earlier: &[B, C], old: &[B, C], since: 2, ..Chapter::calm(&[A, C]) },
+        Chapter { when: When::Over(C), lost: &[C], earlier, old, since: 2, ..Chapter::calm(&[A, C]) },
+    ];
+    let callers = vec![vec![set("<6>")], vec![GET]];
+    let mut play = Play::new(Tale { before: vec![set("5")], callers, ..Tale::new(3, chapters) });
+    play.publish(&[0, 1, 2]);
+    play.settle(&[0, 1], copy);
+    play.publish(&[0]);
+    play.act(Action::LeaseOver(2));
+    play.publish(&[0]);
+    play
+}
+
+#[test]
+fn an_old_member_that_a_later_space_forgets_shows_what_is_over() {
+    let mut play = taken_over_unheard_and_another_lost(&[]);
+    assert!(matches!(play.send(1, 0), Some(Answer::Reply(_))));
+    assert_eq!(value(play.send(2, 1)), "5");
+    assert!(play.state.wrong.is_some());
+}
+
+#[test]
+fn an_old_member_is_waited_for_in_later_spaces_too() {
+    let mut play = taken_over_unheard_and_another_lost(&[B]);
+    assert_eq!(play.send(1, 0), None);
+    assert_eq!(value(play.send(2, 1)), "5");
+    play.adopt(&[1]);
+    play.settle(&[0, 1], any);
+    play.send(1, 0);
+    play.settle(&[0, 1], any);
+    assert!(matches!(play.answer(1), Some(Answer::Reply(_))));
+    assert_eq!(play.state.wrong, None);
+}
+
 /// B comes to own the key beside A, while a write is under way at A of which B does not hear.
 fn copied_while_pending(mutation: Option<Mutation>) -> Play {
     let chapters = vec![
@@ -200,6 +242,42 @@ fn a_copy_waits_for_what_is_pending() {
     play.settle(&[0, 1], any);
     assert_eq!(read(&mut play, 2, 1, &[0, 1]), "<6>");
     assert_eq!(read(&mut play, 3, 0, &[0, 1]), "<6>");
+    assert_eq!(play.state.wrong, None);
+}
+
+/// A comes to own the key beside B and C. A write is under way at B, of which nobody else hears, when the ids are copied;
+/// then B is lost.
+fn ids_copied_while_pending(mutation: Option<Mutation>) -> Play {
+    let chapters = vec![
+        Chapter::calm(&[B, C]),
+        Chapter { whs: &[A, B, C], since: 2, ..Chapter::calm(&[B, C]) },
+        Chapter { when: When::Over(B), whs: &[A, B, C], lost: &[B], since: 2, ..Chapter::calm(&[B, C]) },
+    ];
+    let callers = vec![vec![INCR], vec![GET]];
+    let mut play = Play::new(Tale { before: vec![set("5")], callers, mutation, ..Tale::new(3, chapters) });
+    assert_eq!(play.send(1, 1), None);
+    play.publish(&[0, 1, 2]);
+    play.settle(&[0, 1], copy);
+    play.act(Action::LeaseOver(1));
+    play.publish(&[0, 2]);
+    play.settle(&[0, 2], any);
+    play.send(1, 2);
+    play.settle(&[0, 2], any);
+    assert!(matches!(play.answer(1), Some(Answer::Reply(Reply::Number { number: 6, .. }))));
+    play
+}
+
+#[test]
+fn a_copied_id_of_what_is_pending_answers_for_a_write_that_nobody_has() {
+    let mut play = ids_copied_while_pending(Some(Mutation::CopyPendingIds));
+    assert_eq!(read(&mut play, 2, 2, &[0, 2]), "5");
+    assert!(play.state.wrong.is_some());
+}
+
+#[test]
+fn the_id_of_what_is_pending_is_not_copied() {
+    let mut play = ids_copied_while_pending(None);
+    assert_eq!(read(&mut play, 2, 2, &[0, 2]), "6");
     assert_eq!(play.state.wrong, None);
 }
 

@@ -297,7 +297,11 @@ impl Cluster {
         Ok(())
     }
 
-    fn make(&mut self, entry: Entry, draft: Draft) {
+    fn make(&mut self, entry: Entry, mut draft: Draft) {
+        // Only a switch names old members, and it needs a space without any.
+        if self.broken.is(Mutation::OldMembersNotCarried) && !self.space.old.is_empty() {
+            draft.old.clear();
+        }
         let (number, clock) = self.next(entry);
         self.space = draft.seal(number, clock);
     }

@@ -254,7 +254,7 @@ impl<S: Store> Server<S> {
         let mut part = self.ids.part(after, self.settings.limits.ids_looked_max, |id, hash| {
             range.contains(hash) && !under_way.contains(&id)
         });
-        if self.settings.broken.is(Mutation::CopyPending) {
+        if self.settings.broken.is(Mutation::CopyPendingIds) {
             part.remembered.extend(self.pending_ids(range));
         }
         let ids = part.next.map_or(Passed::All, |next| Passed::Upto(Some(next)));
@@ -277,7 +277,7 @@ impl<S: Store> Server<S> {
         true
     }
 
-    /// What is not to be copied: see [`Mutation::CopyPending`].
+    /// What is not to be copied: see [`Mutation::CopyPendingIds`].
     fn pending_ids(&self, range: Range) -> Vec<Remembered> {
         let remembered = |(key, pending): (&StoreKey, &Pending)| {
             let origin = pending.origin.as_ref()?;

@@ -134,6 +134,11 @@ mod mutants {
         find(Mutation::ClearedUnconfirmed, "did not confirm");
     }
 
+    #[test]
+    fn old_members_that_a_later_space_does_not_name_are_found() {
+        find(Mutation::OldMembersNotCarried, "an old member");
+    }
+
     /// The rarest, a command of an earlier term that does harm, needs more than sixty seeds to show.
     const SEEDS_MUTANT: u64 = 2_000;
 }

@@ -81,6 +81,7 @@ impl Watch {
         let command = Command::from_bytes(command).expect("it had an effect");
         self.check_faults(now, &before, &after, servers);
         self.check_job(&command, &before, &after);
+        self.check_old(&command, &before, &after);
         match command {
             Command::Switch { .. } => self.check_switch(&before),
             Command::Cleared { .. } => self.check_cleared(&before),
@@ -143,6 +144,20 @@ impl Watch {
         }
         if after.job.is_some() && !after.old.is_empty() {
             self.wrongs.push(format!("a job runs in {} with old members", after.number));
+        }
+    }
+
+    /// Who has not confirmed yet is named by every later space, until it has or is fault.
+    fn check_old(&mut self, command: &Command, before: &Space, after: &Space) {
+        let left = |id: &ServerId| {
+            let still = after.index_of(*id).is_some_and(|index| after.old.contains(&index));
+            let lost = after.index_of(*id).is_none_or(|index| !acts(after.member(index).state));
+            !still && !lost
+        };
+        let cleared = matches!(command, Command::Cleared { .. });
+        let forgotten = before.old.iter().map(|&index| before.server(index)).find(left);
+        if let Some(id) = forgotten.filter(|_| !cleared) {
+            self.wrongs.push(format!("{} forgets {id:?}, an old member", after.number));
         }
     }
 

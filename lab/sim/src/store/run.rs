@@ -209,7 +209,7 @@ const DENIED_PER_RUN_MIN: u64 = 50;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 35] = [
+pub const RULES: [Mutation; 37] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -219,8 +219,10 @@ pub const RULES: [Mutation; 35] = [
     Mutation::NegativeWithoutLease,
     Mutation::WriteRingPrimary,
     Mutation::OldMembersForgotten,
+    Mutation::OldMembersNotCarried,
     Mutation::PendingNotSentToNew,
     Mutation::CopyPending,
+    Mutation::CopyPendingIds,
     Mutation::CopyFromAnyOwner,
     Mutation::CatchingOldWins,
     Mutation::CollectDuringCopy,
