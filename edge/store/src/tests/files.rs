@@ -4,7 +4,8 @@ use super::{key, record};
 use crate::disk::{Disk, SystemDisk};
 use crate::segment::segment_name;
 use crate::{Engine, OpenError, Options, Sync, merge};
-use kumo_cluster::{KeyHash, Record, Store};
+use bytes::Bytes;
+use kumo_cluster::{Clock, KeyHash, Kind, Record, SpaceNumber, Stamp, Store};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -146,6 +147,51 @@ fn a_backup_is_read_by_several_merges_at_once() {
     assert!(!backup.join("MANIFEST").exists());
     drop(copy);
     Engine::open(&backup, Options::default()).unwrap();
+}
+
+/// A cluster went on without one of its servers, whose clock was ahead: what that server wrote last was never
+/// acknowledged, and has the greater clock. Or the other way around, where both clocks were right.
+#[test]
+fn of_two_histories_a_merge_takes_what_the_later_space_wrote_whatever_the_clocks() {
+    let scratch = Scratch::new("histories");
+    let version = |space, clock, data: &'static [u8]| {
+        let stamp = Stamp { space: SpaceNumber(space), clock: Clock(clock) };
+        Record { stamp, kind: Kind::Value, flags: 0, expiry: 0, data: Bytes::from_static(data) }
+    };
+    let gone = |space, clock| Record { kind: Kind::Tombstone, ..version(space, clock, b"") };
+    // What the lost server has, and the others: these count, the first two by the space alone.
+    let histories = [
+        (version(7, 900, b"unheard"), version(8, 100, b"acknowledged")),
+        (version(7, 900, b"deleted since"), gone(8, 100)),
+        (version(7, 100, b"before"), version(8, 900, b"after")),
+        (version(8, 100, b"before"), version(8, 900, b"after")),
+    ];
+    let paths = [scratch.path("lost"), scratch.path("others")];
+    for (at, path) in paths.iter().enumerate() {
+        let (engine, _) = Engine::open(path, Options::default()).unwrap();
+        for (number, (unheard, heard)) in histories.iter().enumerate() {
+            let key = key(number as u64);
+            engine.put(key.hash, &key.key, [unheard, heard][at]).unwrap();
+        }
+        engine.commit().unwrap();
+    }
+    let [lost, others] = &paths;
+    for (name, sources, [newer, older]) in
+        [("merged", [&**lost, &**others], [4, 0]), ("merged-too", [&**others, &**lost], [0, 4])]
+    {
+        let destination = scratch.path(name);
+        let merged = merge(&destination, &sources).unwrap();
+        assert_eq!([merged.sources[1].newer, merged.sources[1].older], [newer, older], "{merged:?}");
+        let (engine, _) = Engine::open(&destination, Options::default()).unwrap();
+        for (number, (_, wanted)) in histories.iter().enumerate() {
+            let key = key(number as u64);
+            assert_eq!(
+                engine.get(key.hash, &key.key).as_ref(),
+                Ok(&Some(wanted.clone())),
+                "{name}: {number}"
+            );
+        }
+    }
 }
 
 #[test]
