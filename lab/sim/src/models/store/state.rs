@@ -26,6 +26,7 @@ pub struct State {
     pub events: u64,
     pub ticks: u8,
     pub restarts: u8,
+    pub echoes: u8,
     /// No order of the calls explains the answers.
     pub wrong: Option<String>,
 }
@@ -95,8 +96,13 @@ impl State {
 
     /// False: it changes nothing there.
     pub fn deliver(&mut self, letter: &Shared<Letter>) -> bool {
-        let Some(place) = self.place_of(letter.to) else { return false };
         self.letters.remove(letter);
+        self.receive(letter)
+    }
+
+    /// The letter stays on its way: it comes again. False: it changes nothing there.
+    pub fn receive(&mut self, letter: &Shared<Letter>) -> bool {
+        let Some(place) = self.place_of(letter.to) else { return false };
         let message = letter.message.clone();
         let input = match letter.from {
             From::Server(from) => ServerInput::Server(from, message),
