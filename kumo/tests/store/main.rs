@@ -7,6 +7,7 @@ mod bench;
 mod client;
 mod cluster;
 mod conformance;
+mod daemons;
 mod damage;
 mod full;
 mod garbage;

@@ -1,36 +1,10 @@
 //! Options of the store's programs that no other test needs.
 
 use crate::client::Client;
-use crate::cluster::{Cluster, Folder, KUMO, free_addresses, strings, until};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::cluster::{Cluster, free_addresses, strings, until};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::net::TcpStream;
 use std::time::Duration;
-
-#[test]
-fn a_daemon_is_ready_when_its_command_ends_and_leaves_nothing_behind() {
-    let folder = Folder::new();
-    let daemon = Daemon { pid_file: folder.path().join("manager.pid") };
-    let [address, control] = [free_addresses(1)[0], free_addresses(1)[0]];
-    let output = daemon.start(address, control);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(daemon.pid().is_some(), "its process id is in the file");
-    TcpStream::connect(address).expect("it listens already");
-
-    // The pid file is one process's, whatever the ports.
-    let [other, other_control] = [free_addresses(1)[0], free_addresses(1)[0]];
-    let second = daemon.start(other, other_control);
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.lines().count() == 1 && said.contains("belongs to a running process"), "{said}");
-    TcpStream::connect(address).expect("the first one is not disturbed");
-
-    kill_process(daemon.pid().expect("it runs"), Signal::TERM).unwrap();
-    until("its pid file is removed", || (!daemon.pid_file.exists()).then_some(()));
-    until("its port is free", || TcpStream::connect(address).is_err().then_some(()));
-}
 
 #[test]
 fn a_gateway_has_a_port_for_binary_clients_and_a_limit_for_values() {
@@ -103,40 +77,4 @@ fn with_auto_replace_servers_come_and_go_without_an_order() {
     cluster.servers[2].kill();
     let values = (0..500).filter(|number| client.get(&format!("fill-{number}")).unwrap().is_some()).count();
     assert_eq!(values, 500, "a third copy of everything is left");
-}
-
-/// A manager in the background, which ends with this at the latest.
-struct Daemon {
-    pid_file: PathBuf,
-}
-
-impl Daemon {
-    fn start(&self, address: SocketAddr, control: SocketAddr) -> Output {
-        Command::new(KUMO)
-            .args([
-                "manager",
-                "--memory",
-                "-l",
-                &address.to_string(),
-                "-c",
-                &control.port().to_string(),
-                "-d",
-            ])
-            .arg(&self.pid_file)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(std::fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()?)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid() {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
 }
