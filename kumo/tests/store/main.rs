@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod client;
 mod cluster;
+mod commands;
 mod conformance;
 mod daemons;
 mod damage;
