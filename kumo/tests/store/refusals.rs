@@ -93,7 +93,7 @@ fn files_that_are_not_ours_are_refused() {
 }
 
 /// Runs a server that must end by itself with 1, and returns the one line that it says.
-fn refused(managers: &[SocketAddr], address: SocketAddr, store: &Path) -> String {
+pub fn refused(managers: &[SocketAddr], address: SocketAddr, store: &Path) -> String {
     let output = Command::new("timeout")
         .args(["60", KUMO, "server", "-o", "-", "-l", &address.to_string()])
         .args(named(managers))
@@ -111,7 +111,7 @@ fn refused(managers: &[SocketAddr], address: SocketAddr, store: &Path) -> String
 
 /// Every file of a folder, but for what only says who uses it, and who has used it: every start is noted, in the room for
 /// the next note.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(folder) else { return BTreeMap::new() };
     let files = entries.map(|entry| entry.unwrap()).filter(|entry| {
         !["LOCK", "lives.note", "spoke.note", "ROOM"].iter().any(|name| entry.file_name() == *name)
