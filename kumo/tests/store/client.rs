@@ -40,7 +40,13 @@ impl Client {
 
     /// `None`: it is not there.
     pub fn get(&mut self, key: &str) -> io::Result<Option<String>> {
-        let line = self.ask(&format!("get {key}\r\n"))?;
+        self.send(&format!("get {key}\r\n"))?;
+        self.value(key)
+    }
+
+    /// The answer to a get of that key.
+    pub fn value(&mut self, key: &str) -> io::Result<Option<String>> {
+        let line = self.line()?;
         if line == "END" {
             return Ok(None);
         }
@@ -76,8 +82,12 @@ impl Client {
 
     /// Sends one request and reads the first line of its answer.
     pub fn ask(&mut self, request: &str) -> io::Result<String> {
-        self.stream.write_all(request.as_bytes())?;
+        self.send(request)?;
         self.line()
+    }
+
+    pub fn send(&mut self, requests: &str) -> io::Result<()> {
+        self.stream.write_all(requests.as_bytes())
     }
 
     pub fn line(&mut self) -> io::Result<String> {

@@ -127,7 +127,7 @@ impl Cluster {
         let managers: Vec<SocketAddr> = self.managers.iter().map(|manager| manager.address).collect();
         arguments.extend(named(&managers));
         arguments.extend(words(options));
-        let mut gateway = Node::new(&self.folder, "second gateway".to_owned(), address, arguments);
+        let mut gateway = Node::new(&self.folder, format!("gateway {}", address.port()), address, arguments);
         gateway.run();
         gateway
     }

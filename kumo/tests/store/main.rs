@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bench;
+mod caller;
 mod client;
 mod cluster;
 mod commands;
@@ -15,6 +16,7 @@ mod garbage;
 #[allow(dead_code)] // The tests of HTTP use more of it.
 #[path = "../http_client/mod.rs"]
 mod http_client;
+mod judge;
 mod load;
 mod logins;
 mod logs;
@@ -27,6 +29,7 @@ mod options;
 mod outage;
 mod pair;
 mod pair_cuts;
+mod readers;
 mod recordings;
 mod refusals;
 mod replaces;

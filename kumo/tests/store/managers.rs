@@ -17,7 +17,8 @@ use std::time::Duration;
 fn the_master_is_killed_during_a_replace() {
     let mut cluster = Cluster::start(3, 3, &[]);
     Client::open(cluster.gateway.address).unwrap().fill(RECORDS, RECORD_BYTES);
-    let load = Load::start(&cluster);
+    let others = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let load = Load::watched(&cluster, &others.each_ref());
     load.further(OPERATIONS_BETWEEN);
     cluster.add_server();
     until("the newcomer is known", || {

@@ -1,8 +1,10 @@
 //! The native client: the same semantics as through a gateway, and the same promises when a server is killed.
 
 use crate::client::Client;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, until};
+use crate::load::Load;
 use pfs::{CasResult, Store, StoreError, StoreOptions};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -61,6 +63,48 @@ async fn nothing_is_lost_when_a_server_is_killed() {
     println!("native client: {} operations, one server killed, worst stall {worst:?}", KEYS * 3);
 }
 
+#[test]
+fn native_clients_find_nothing_lost_or_old_whatever_becomes_of_servers() {
+    let mut cluster = Cluster::start(3, 3, &[]);
+    let other = cluster.second_gateway(&["--spread-reads"]);
+    let load = Load::native(&cluster, &[&other]);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("kill -9 of one");
+    cluster.servers[0].kill();
+    cluster.until_fault(0);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("it comes back");
+    cluster.servers[0].run();
+    attach(&cluster, 1);
+    cluster.until_active(3);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("stopped");
+    cluster.servers[1].signal(Signal::STOP);
+    cluster.until_fault(1);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("continued");
+    cluster.servers[1].signal(Signal::CONT);
+    attach(&cluster, 1);
+    cluster.until_active(3);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("attach of a fourth");
+    cluster.add_server();
+    attach(&cluster, 1);
+    cluster.until_active(4);
+    load.further(OPERATIONS_BETWEEN);
+    let tally = load.finish();
+    println!("native clients: kill -9, SIGSTOP and attach, 3 of 3 took effect; {tally}");
+    assert!(tally.operations() >= 6 * OPERATIONS_BETWEEN);
+}
+
+/// When so many are there to be attached.
+fn attach(cluster: &Cluster, count: usize) {
+    until("they are known", || {
+        (cluster.try_stat()?["not_attached"].as_array()?.len() == count).then_some(())
+    });
+    cluster.attach();
+}
+
 #[tokio::test]
 async fn without_managers_a_call_fails_in_its_time() {
     let nobody = StoreOptions {
@@ -77,3 +121,4 @@ fn open(cluster: &Cluster) -> Store {
 }
 
 const KEYS: u64 = 500;
+const OPERATIONS_BETWEEN: u64 = 500;

@@ -3,12 +3,18 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, until};
 use crate::load::Load;
+use rustix::process::Signal;
 
 #[test]
 fn servers_come_and_go_under_load() {
     let mut cluster = Cluster::start(3, 3, &[]);
-    let load = Load::start(&cluster);
+    let others = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let load = Load::watched(&cluster, &others.each_ref());
     load.further(OPERATIONS_BETWEEN);
+    // They miss every change until those that they know have left, and hold what they held.
+    let asleep = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let mut sleepers = asleep.each_ref().map(|gateway| load.sleeper(gateway));
+    asleep.iter().for_each(|gateway| gateway.signal(Signal::STOP));
     let mut replaces = 0;
     for (count, phase) in [(1, "attach of a fourth"), (3, "attach of three at once")] {
         (0..count).for_each(|_| cluster.add_server());
@@ -29,6 +35,13 @@ fn servers_come_and_go_under_load() {
     cluster.order(&order);
     cluster.until_settled();
     cluster.until_active(4);
+    load.further(OPERATIONS_BETWEEN);
+    load.phase("gateways go on");
+    let changed = sleepers.each_mut().map(|sleeper| sleeper.ask());
+    asleep.iter().for_each(|gateway| gateway.signal(Signal::CONT));
+    let read = sleepers.each_mut().map(|sleeper| sleeper.answers());
+    let some = changed.iter().all(|&changed| changed > 0) && read.iter().all(|&read| read > 0);
+    assert!(some, "written meanwhile: {changed:?}, answered: {read:?}");
     cluster.servers[..3].iter_mut().for_each(|server| server.kill());
     load.phase("those killed");
     load.further(OPERATIONS_BETWEEN);
@@ -42,7 +55,10 @@ fn servers_come_and_go_under_load() {
     load.further(OPERATIONS_BETWEEN);
     replaces += 1;
     let tally = load.finish();
-    println!("attach and detach: {replaces} of 4 replaces took effect; {tally}");
+    println!(
+        "attach and detach: {replaces} of 4 replaces took effect; {changed:?} keys were written meanwhile, and {read:?} read \
+         by gateways that knew of none; {tally}"
+    );
     assert!(tally.operations() >= 5 * OPERATIONS_BETWEEN);
 }
 

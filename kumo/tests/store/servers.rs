@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 #[test]
 fn two_of_three_servers_are_killed_one_after_the_other() {
     let mut cluster = Cluster::start(3, 3, &[]);
-    let load = Load::start(&cluster);
+    let others = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let load = Load::watched(&cluster, &others.each_ref());
     load.further(OPERATIONS_BETWEEN);
     let mut noticed = Vec::new();
     for (server, phase) in [(0, "kill -9 of one"), (1, "kill -9 of the second")] {
@@ -40,18 +41,27 @@ fn two_of_three_servers_are_killed_one_after_the_other() {
 #[test]
 fn a_stopped_server_serves_nothing_old_when_it_goes_on() {
     let cluster = Cluster::start(3, 3, &[]);
-    let load = Load::start(&cluster);
+    let others = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let load = Load::watched(&cluster, &others.each_ref());
     load.further(OPERATIONS_BETWEEN);
+    // They stop with the server, and know as little of what is written meanwhile as it does.
+    let asleep = [&[][..], &["--spread-reads"]].map(|options| cluster.second_gateway(options));
+    let mut sleepers = asleep.each_ref().map(|gateway| load.sleeper(gateway));
     load.phase("stopped");
     let stopped = Instant::now();
-    cluster.servers[1].signal(Signal::STOP);
+    let stopping = [&cluster.servers[1], &asleep[0], &asleep[1]];
+    stopping.iter().for_each(|node| node.signal(Signal::STOP));
     cluster.until_fault(1);
     let noticed = stopped.elapsed();
     load.further(OPERATIONS_BETWEEN);
     // The stop itself is the fault: it lasts so long, whatever else has happened by then.
     until("the stop is over", || (stopped.elapsed() >= STOP).then_some(()));
     load.phase("continued");
-    cluster.servers[1].signal(Signal::CONT);
+    let changed = sleepers.each_mut().map(|sleeper| sleeper.ask());
+    stopping.iter().for_each(|node| node.signal(Signal::CONT));
+    let read = sleepers.each_mut().map(|sleeper| sleeper.answers());
+    let some = changed.iter().all(|&changed| changed > 0) && read.iter().all(|&read| read > 0);
+    assert!(some, "written meanwhile: {changed:?}, answered: {read:?}");
     until("it is back, not attached", || {
         let stat = cluster.try_stat()?;
         let free = stat["not_attached"].as_array()?;
@@ -63,14 +73,20 @@ fn a_stopped_server_serves_nothing_old_when_it_goes_on() {
     cluster.until_active(3);
     load.further(OPERATIONS_BETWEEN);
     let tally = load.finish();
-    println!("SIGSTOP of a server: 1 of 1 took effect, fault after {} ms; {tally}", noticed.as_millis());
+    println!(
+        "SIGSTOP of a server: 1 of 1 took effect, fault after {} ms; {changed:?} keys were written meanwhile, and {read:?} \
+         read by gateways that were stopped with it; {tally}",
+        noticed.as_millis()
+    );
     assert!(tally.operations() >= 4 * OPERATIONS_BETWEEN);
 }
 
 #[test]
 fn everything_is_killed_and_started_again() {
     let mut cluster = Cluster::start(3, 3, &[]);
-    let load = Load::start(&cluster);
+    // This one lives on, with what it knows.
+    let other = cluster.second_gateway(&["--spread-reads"]);
+    let load = Load::watched(&cluster, &[&other]);
     load.further(4 * OPERATIONS_BETWEEN);
     load.phase("kill -9 of everything");
     cluster.nodes().for_each(|node| node.signal(Signal::KILL));
