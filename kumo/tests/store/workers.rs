@@ -222,7 +222,7 @@ fn pipeline(address: SocketAddr, number: usize) -> usize {
 }
 
 /// What memcached's `stats` says in numbers.
-fn stats(client: &mut Client) -> BTreeMap<String, u64> {
+pub fn stats(client: &mut Client) -> BTreeMap<String, u64> {
     let mut stats = BTreeMap::new();
     let mut line = client.ask("stats\r\n").unwrap();
     while line != "END" {
