@@ -209,7 +209,7 @@ const DENIED_PER_RUN_MIN: u64 = 50;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 37] = [
+pub const RULES: [Mutation; 39] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -242,9 +242,11 @@ pub const RULES: [Mutation; 37] = [
     Mutation::SwitchUnreported,
     Mutation::ClearedUnconfirmed,
     Mutation::OldReportsCount,
+    Mutation::CopyUnsafe,
     Mutation::FlushEarly,
     Mutation::FlushPassesPending,
     Mutation::FlushAgain,
     Mutation::FewCopiesTaken,
     Mutation::FirstLostLeads,
+    Mutation::LeftoversForgotten,
 ];
