@@ -5,6 +5,17 @@ use kumo_paxos::ReplicaState;
 use kumo_wire::{wire_enum, wire_struct};
 use std::net::SocketAddr;
 
+/// What may end the name of a backup beside a store: no path, no surprise for a shell, and not what a voter's memory is
+/// called there.
+pub fn check_suffix(suffix: &str) -> Result<(), &'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    match suffix {
+        "cell" => Err("no backup can end in cell: that is what a voter's memory is called"),
+        _ if (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed) => Ok(()),
+        _ => Err("a suffix of a backup has letters, digits, dot, underscore and hyphen, 1 to 64 of them"),
+    }
+}
+
 /// An operator's wish. Any manager takes it; it is the master that acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRequest {

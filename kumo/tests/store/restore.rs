@@ -3,10 +3,13 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 #[test]
 fn what_is_written_after_a_restore_wins_on_every_copy() {
@@ -31,7 +34,7 @@ fn what_is_written_after_a_restore_wins_on_every_copy() {
     let before = number(&first);
     first.nodes().for_each(|node| node.end());
 
-    let mut second = restored_cluster(&restored);
+    let mut second = restored_cluster(&restored, &[2]);
     assert!(number(&second) > before, "{:?} leads {before:?}", number(&second));
     let mut client = Client::open(second.gateway.address).unwrap();
     verify(&mut client, &model);
@@ -71,6 +74,16 @@ fn a_slash_at_the_end_of_a_path_changes_nothing() {
     assert!(output.status.success() && said.trim_end().ends_with("  store-nightly"), "{said}");
     assert!(backup.is_dir(), "beside the store");
     assert!(fs::read_dir(&store).unwrap().all(|entry| entry.unwrap().path().is_file()), "not in it");
+    // Nothing else is made of a suffix than the end of that name.
+    let there = names(cluster.folder.path());
+    for suffix in ["", "../out", "/tmp/out", "two words", "cell", &"s".repeat(65)] {
+        let why =
+            if suffix == "cell" { "no backup can end in cell" } else { "a suffix of a backup has letters" };
+        let output = cluster.kumoctl(&["backup", suffix]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(why), "{suffix:?}: {said}");
+    }
+    assert_eq!(names(cluster.folder.path()), there);
     assert_eq!(merge(&merged, &[backup.join("")])["items"], 1);
 }
 
@@ -96,6 +109,39 @@ fn a_copy_of_a_backup_that_is_not_complete_is_neither_merged_nor_served() {
     assert!(log.contains(&format!("store-0-nightly: {why}")), "{log}");
 }
 
+#[test]
+fn a_backup_has_what_was_acknowledged_before_it_and_nothing_that_nobody_sent() {
+    let mut cluster = Cluster::start(1, 3, &[]);
+    let writer = Writer::default();
+    let writing = writer.clone().start(Client::open(cluster.gateway.address).unwrap());
+    until("all keys are written again and again", || (writer.acknowledged() > 10 * KEYS).then_some(()));
+    let before = writer.acknowledged();
+    cluster.order(&["backup", "busy"]);
+    let after = writer.sent();
+    until("writes go on", || (writer.acknowledged() > after + KEYS).then_some(()));
+    writer.ended.store(true, Ordering::SeqCst);
+    writing.join().unwrap();
+    let backups: Vec<PathBuf> =
+        (0..3).map(|server| cluster.folder.path().join(format!("store-{server}-busy"))).collect();
+    let restored = cluster.folder.path().join("restored");
+    // With what whoever starts a cluster here has stored.
+    assert_eq!(merge(&restored, &backups)["items"], KEYS + 1);
+    cluster.nodes().for_each(|node| node.end());
+    let second = restored_cluster(&restored, &[]);
+    let mut client = Client::open(second.gateway.address).unwrap();
+    for key in 0..KEYS {
+        let value: usize =
+            client.get(&format!("key-{key}")).unwrap().expect("it was written").parse().unwrap();
+        // The last number below `before` that is a write of this key.
+        let least = (before - 1 - key) / KEYS * KEYS + key;
+        assert!(
+            value % KEYS == key && (least..after).contains(&value),
+            "key-{key}: {value} of {least}..{after}"
+        );
+    }
+    println!("a backup while {} writes were done; all {KEYS} keys are of its time", after - before);
+}
+
 /// Whoever is asked first, the other has nothing newer; and the one that was lost has nothing newer than both.
 fn assert_equal(cluster: &Cluster, copies: &[PathBuf], model: &BTreeMap<String, String>) {
     let lost = cluster.folder.path().join("store-0");
@@ -109,22 +155,51 @@ fn assert_equal(cluster: &Cluster, copies: &[PathBuf], model: &BTreeMap<String, 
     }
 }
 
-/// A new cluster whose first server has that store, and two more.
-fn restored_cluster(restored: &Path) -> Cluster {
+/// A new cluster whose first server has that store, and so many more, one after another.
+fn restored_cluster(restored: &Path, more: &[usize]) -> Cluster {
     let mut cluster = Cluster::start_detached(1, 0, &[]);
+    let all = 1 + more.iter().sum::<usize>();
     let copied =
         Command::new("cp").arg("-r").arg(restored).arg(cluster.folder.path().join("store-0")).status();
     assert!(copied.unwrap().success());
-    for servers in [1, 2] {
+    for &servers in [1].iter().chain(more) {
         (0..servers).for_each(|_| cluster.add_server());
         until("the servers are known", || {
             (strings(&cluster.try_stat()?["not_attached"]).len() == servers).then_some(())
         });
         cluster.attach();
     }
-    cluster.until_active(3);
+    cluster.until_active(all);
     cluster.until_served();
     cluster
+}
+
+/// One write after another, round after round over all keys: the number of a write is its value.
+#[derive(Clone, Default)]
+struct Writer {
+    sent: Arc<AtomicUsize>,
+    acknowledged: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn start(self, mut client: Client) -> JoinHandle<()> {
+        std::thread::spawn(move || {
+            while !self.ended.load(Ordering::SeqCst) {
+                let number = self.sent.fetch_add(1, Ordering::SeqCst);
+                assert!(client.set(&format!("key-{}", number % KEYS), &number.to_string()).unwrap());
+                self.acknowledged.store(number + 1, Ordering::SeqCst);
+            }
+        })
+    }
+
+    fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    fn acknowledged(&self) -> usize {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
 }
 
 fn set(client: &mut Client, model: &mut BTreeMap<String, String>, key: usize, value: &str) {
@@ -152,6 +227,11 @@ fn number(cluster: &Cluster) -> (u64, u64) {
     let text = stat["space"]["number"].as_str().expect("text");
     let (generation, count) = text.split_once('.').expect("two numbers");
     (generation.parse().unwrap(), count.parse().unwrap())
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).collect()
 }
 
 fn merge(destination: &Path, sources: &[PathBuf]) -> Value {

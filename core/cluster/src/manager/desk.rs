@@ -4,7 +4,7 @@ use super::orders::{Hindrance, is_foreign, lost};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
-use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat};
+use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat, check_suffix};
 use crate::{
     Cluster, Command, ManagerEffect, Member, Message, Objection, Order, ServerId, Space, SpaceNumber, Usage,
 };
@@ -345,9 +345,8 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) -> Served {
-        if !is_suffix(&suffix) {
-            let allowed = "letters, digits, dot, underscore and hyphen, 1 to 64 of them";
-            return refused(format!("a suffix of a backup has {allowed}"));
+        if let Err(why) = check_suffix(&suffix) {
+            return refused(why.to_owned());
         }
         if self.desk.backup.is_some() {
             return refused("a backup is under way".to_owned());
@@ -515,12 +514,6 @@ fn is_about_the_space(request: &ControlRequest) -> bool {
         | ControlRequest::Rate { .. }
         | ControlRequest::Rebuild { .. } => true,
     }
-}
-
-fn is_suffix(suffix: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    // What ends in -cell beside a store is a recruited voter's memory.
-    (1..=64).contains(&suffix.len()) && suffix.bytes().all(allowed) && suffix != "cell"
 }
 
 /// What is left to do when the cell has forgotten how the data lie.

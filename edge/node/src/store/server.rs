@@ -18,6 +18,7 @@ use crate::store::talk;
 use crate::store::trouble::TroubleWatch;
 use crate::store::voter::Voter;
 use crate::{NodeError, clock, entropy};
+use kumo_cluster::control::check_suffix;
 use kumo_cluster::{
     Answer, Early, Fault, Limits, Message, Reply, Seat, Server, ServerEffect, ServerId, ServerInput,
     ServerNote, ServerSettings, Space,
@@ -437,8 +438,9 @@ impl ServerNode {
             let _ = done.send((suffix, Err("this server has no store on disk".to_owned())));
             return;
         };
-        if !suffix_is_good(&suffix) {
-            let _ = done.send((suffix, Err("a suffix is 1 to 64 of A-Z a-z 0-9 . _ -".to_owned())));
+        // Whoever it is that asks: this becomes a path.
+        if let Err(why) = check_suffix(&suffix) {
+            let _ = done.send((suffix, Err(why.to_owned())));
             return;
         }
         let mut name = path.as_os_str().to_owned();
@@ -532,13 +534,6 @@ fn value_bytes(effect: &ServerEffect) -> usize {
 fn store_error(config: &ServerConfig, fault: &Fault) -> NodeError {
     let path = config.store.as_ref().map_or_else(|| "memory".to_owned(), |path| path.display().to_string());
     NodeError::OpenStore(format!("{path}: {fault}"))
-}
-
-/// What may end a backup's name: no path, no surprise for a shell.
-fn suffix_is_good(suffix: &str) -> bool {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    // What ends in -cell beside a store is a replica's memory.
-    (1..=64).contains(&suffix.len()) && suffix.bytes().all(good) && suffix != "cell"
 }
 
 /// Answers that may wait for one gateway before its next requests do.
