@@ -107,10 +107,15 @@ fn kumohash(cluster: &Cluster) {
 
 fn kumoctl(cluster: &mut Cluster) {
     let order = |cluster: &Cluster, words: &[&str]| succeed(words, || cluster.kumoctl(words));
-    for (word, on) in [("enable-auto-replace", true), ("disable-auto-replace", false)] {
-        assert_eq!(order(cluster, &[word]), "");
-        assert_eq!(cluster.try_stat().unwrap()["auto_replace"], on);
+    // Any manager is told, whoever leads.
+    for (control, word) in
+        cluster.controls.iter().zip(["enable-auto-replace", "disable-auto-replace"].iter().cycle())
+    {
+        assert_eq!(said(&["ctl", &control.to_string(), word]), "");
+        assert_eq!(cluster.try_stat().unwrap()["auto_replace"], word.starts_with("enable"));
     }
+    order(cluster, &["disable-auto-replace"]);
+    assert_eq!(order(cluster, &["status"]), order(cluster, &["stat"]));
     assert_eq!(order(cluster, &["job", "show"]), "no replace is under way\n");
 
     let leaving = cluster.servers[0].address.to_string();

@@ -8,6 +8,7 @@ use crate::logs::events;
 fn an_accepted_loss_is_a_warning_that_names_what_was_given_up() {
     let mut cluster = Cluster::start(1, 1, &[]);
     log_in_binary(&mut cluster);
+    cluster.until_active(1);
     assert!(Client::open(cluster.gateway.address).unwrap().set("lost", "value").unwrap());
     cluster.servers[0].kill();
     cluster.until_fault(0);
@@ -35,15 +36,15 @@ fn an_accepted_loss_is_a_warning_that_names_what_was_given_up() {
 }
 
 /// The manager starts again, with a binary log.
-fn log_in_binary(cluster: &mut Cluster) {
+pub fn log_in_binary(cluster: &mut Cluster) {
     let (address, control) = (cluster.managers[0].address, cluster.controls[0].port().to_string());
     cluster.managers[0].kill();
     let mut arguments = words(&["manager", "-v", "-l", &address.to_string(), "-c", &control]);
     arguments.extend(words(&["--data", "manager-0", "-g", BINARY_LOG]));
     cluster.managers[0] = Node::new(&cluster.folder, "manager 0".to_owned(), address, arguments);
     cluster.managers[0].run();
-    cluster.until_active(1);
+    until("the manager leads", || cluster.try_stat());
 }
 
 const LINE: &str = "loss of data accepted by an operator";
-const BINARY_LOG: &str = "manager.mpac";
+pub const BINARY_LOG: &str = "manager.mpac";

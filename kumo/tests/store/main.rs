@@ -11,6 +11,7 @@ mod commands;
 mod conformance;
 mod daemons;
 mod damage;
+mod events;
 mod full;
 mod garbage;
 #[allow(dead_code)] // The tests of HTTP use more of it.
@@ -37,4 +38,5 @@ mod restore;
 mod seed;
 mod servers;
 mod tools;
+mod waiting;
 mod workers;

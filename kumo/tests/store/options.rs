@@ -14,6 +14,10 @@ fn a_gateway_has_a_port_for_binary_clients_and_a_limit_for_values() {
 
     let mut client = Client::open(gateway.address).unwrap();
     assert!(client.set("fits", &"v".repeat(100)).unwrap());
+    // Nobody said that clients may empty it.
+    for request in ["flush_all\r\n", "flush_all 10\r\n"] {
+        assert_eq!(client.ask(request).unwrap(), "CLIENT_ERROR flush_all not allowed");
+    }
     let error = client.set("fits", &"v".repeat(101)).unwrap_err().to_string();
     assert_eq!(error, "SERVER_ERROR object too large for cache");
     assert_eq!(client.get("fits").unwrap(), Some("v".repeat(100)), "a refused request changes nothing");
