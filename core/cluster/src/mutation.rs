@@ -68,6 +68,8 @@ pub enum Mutation {
     ClearedUnconfirmed,
     /// What a server reported in an earlier space counts in the current one.
     OldReportsCount,
+    /// A copy is done though its receiver lacks what was left out because it was under way.
+    LeftOutForgotten,
     /// A copy is said to be done before it is safe from a loss of power.
     CopyUnsafe,
     /// A flush is done before its tombstones are committed.

@@ -14,7 +14,7 @@ const CAUGHT: [(Mutation, Focus, u64); 21] = [
     (Mutation::PendingNotSentToNew, Focus::Replace, 250),
     (Mutation::IdsNotCarried, Focus::Retries, 60),
     (Mutation::NoIdFloor, Focus::Retries, 250),
-    (Mutation::CommittedTakenAgain, Focus::Late, 60),
+    (Mutation::CommittedTakenAgain, Focus::Late, 250),
     (Mutation::AcknowledgedAhead, Focus::Copies, 20),
     (Mutation::NumberUsedAgain, Focus::Again, 12),
     (Mutation::UnreadableDisowned, Focus::Unread, 240),

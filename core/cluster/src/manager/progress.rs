@@ -31,8 +31,8 @@ impl Manager {
         }
     }
 
-    /// Every server that orders an arc has reported, in this very space and about this very job, that it has
-    /// copied all it had to.
+    /// Every server that orders an arc, or is to own one, has reported, in this very space and about this very job, that
+    /// it has copied all it had to and can do without those who leave.
     fn all_copied(&mut self, cluster: &Cluster) -> bool {
         let space = cluster.space();
         let Some(reign) = &mut self.reign else { return false };
@@ -41,22 +41,17 @@ impl Manager {
             return rings.may_switch;
         }
         let stale_counts = self.settings.broken.is(Mutation::OldReportsCount);
-        // Who becomes an owner knows that it has to catch up, also with arcs that nobody can copy.
-        let adopted = |index: &u16| {
-            let server = space.server(*index);
-            let heard = self.peers.heard(&server);
-            !acts(space, server) || heard.is_some_and(|heard| heard.alive.space == space.number)
-        };
-        if !stale_counts && !space.whs.iter().all(adopted) {
-            return false;
-        }
-        rings.primaries.iter().all(|server| {
-            self.peers.heard(server).is_some_and(|heard| {
+        let is_done = |server: ServerId| {
+            self.peers.heard(&server).is_some_and(|heard| {
                 let alive = &heard.alive;
+                // Who becomes an owner knows that it has to catch up, also with arcs that nobody can copy.
                 let current = alive.space == space.number && alive.progress.job == space.whs_since;
                 (current || stale_counts) && alive.progress.copies_done >= alive.progress.copies
             })
-        })
+        };
+        let comers = space.whs.iter().map(|&index| space.server(index));
+        let mut comers = comers.filter(|&server| acts(space, server) && !stale_counts);
+        comers.all(is_done) && rings.primaries.iter().copied().all(is_done)
     }
 
     /// Every server that acts, old members among them, has adopted this very space.

@@ -44,7 +44,9 @@ pub(super) struct Copy {
     narrow: Option<KeyHash>,
     /// Asked or sent, and not answered.
     bucket: Option<Bucket>,
-    /// Writes that were under way when their bucket was read: the arc is done when they are committed.
+    /// Writes that were under way when their bucket was read, and left out of it: the arc is done when the receiver has
+    /// them. That they are committed is not waited for: an owner whose disk is full may be what they wait for, and who
+    /// leads next carries them forward.
     pub(super) waits: BTreeMap<StoreKey, Stamp>,
 }
 
@@ -105,6 +107,15 @@ impl Copies {
     pub fn arrived(&mut self, key: &StoreKey, stamp: Stamp) {
         self.unreadable.remove(key);
         for copy in self.list.iter_mut().skip(self.next).filter(|copy| !copy.waits.is_empty()) {
+            if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
+                copy.waits.remove(key);
+            }
+        }
+    }
+
+    /// That server has it: nothing of its own waits for it any more.
+    pub fn taken(&mut self, to: ServerId, key: &StoreKey, stamp: Stamp) {
+        for copy in self.list.iter_mut().skip(self.next).filter(|copy| copy.to == to) {
             if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
                 copy.waits.remove(key);
             }
@@ -383,13 +394,17 @@ impl<S: Store> Server<S> {
         let mut records = Vec::with_capacity(heads.len());
         let (mut pending, mut waits) = (Vec::new(), Vec::new());
         let broken = self.settings.broken.is(Mutation::CopyPending);
+        let forgets = self.settings.broken.is(Mutation::LeftOutForgotten);
+        let to = self.index_of(self.copies.list[at].to);
         for (key, under_way) in self.pending_in(range) {
             if broken {
                 records.push((key.clone(), under_way.record.clone()));
                 continue;
             }
             pending.push(key.clone());
-            if !self.is_there(key, under_way) {
+            let lacks = to.is_none_or(|to| under_way.waiting.contains(to));
+            // What nobody can show yet may be found to be no copy.
+            if (lacks || self.unread.contains(key)) && !forgets {
                 waits.push((key.clone(), under_way.record.stamp));
             }
         }

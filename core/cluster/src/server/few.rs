@@ -24,6 +24,10 @@ impl Few {
         true
     }
 
+    pub fn contains(&self, item: u16) -> bool {
+        self.as_slice().contains(&item)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

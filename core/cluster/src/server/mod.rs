@@ -248,8 +248,10 @@ impl<S: Store> Server<S> {
         self.managers.len()
     }
 
+    /// How far the copies are. One that is in memory alone, and would be the only one, is not done.
     pub fn progress(&self) -> Progress {
-        self.copies.progress()
+        let (progress, alone) = (self.copies.progress(), self.alone_in_memory());
+        Progress { copies: progress.copies + alone, unreadable: progress.unreadable + alone, ..progress }
     }
 
     pub fn garbage(&self) -> Garbage {
@@ -453,7 +455,7 @@ impl<S: Store> Server<S> {
             space: self.world.as_ref().map_or(SpaceNumber(0), World::number),
             sent: now,
             usage: self.store.usage(),
-            progress: self.copies.progress(),
+            progress: self.progress(),
             gets: self.counts.gets,
             sets: self.counts.sets,
             deletes: self.counts.deletes,

@@ -79,6 +79,17 @@ impl<S: Store> Server<S> {
         world.space.settled() && arc.readers.iter().any(|&one| Some(one) != world.me)
     }
 
+    /// How many of them nobody would have for good after the replace: those who do leave. Who comes to an arc gets them.
+    pub(super) fn alone_in_memory(&self) -> u64 {
+        let Some(world) = self.world.as_ref().filter(|world| world.space.job.is_some()) else { return 0 };
+        let leaves = |index: &u16| Some(*index) != world.me && !world.space.whs.contains(index);
+        let is_alone = |key: &&StoreKey| {
+            let arc = world.arc(world.piece(key.hash));
+            arc.comers.is_empty() && arc.readers.iter().any(leaves)
+        };
+        self.unstored.records.keys().filter(is_alone).count() as u64
+    }
+
     /// When there is room again.
     pub(super) fn store_unstored(&mut self, effects: &mut Vec<ServerEffect>) {
         if self.store.is_full() {

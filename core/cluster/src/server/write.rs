@@ -416,6 +416,9 @@ impl<S: Store> Server<S> {
         self.watermark_wanted |= link.watermark > link.watermark_sent;
         let Some(pending) = self.pending.get_mut(&key) else { return };
         if pending.frames.iter().any(|frame| frame == (index, seq)) && pending.waiting.remove(index) {
+            if let Some(world) = &self.world {
+                self.copies.taken(world.space.server(index), &key, pending.record.stamp);
+            }
             self.commit_if_all(now, &key, effects);
         }
     }

@@ -14,6 +14,7 @@ mod random;
 mod recovery;
 mod recruits;
 mod server;
+mod switches;
 mod watch;
 mod wishes;
 mod world;

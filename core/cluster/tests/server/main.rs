@@ -15,6 +15,7 @@ mod given_up;
 mod holdings;
 mod house;
 mod late;
+mod named;
 mod pace;
 #[cfg(feature = "mutants")]
 mod portrait;

@@ -1,7 +1,9 @@
 //! Disks that fill up, and have room again.
 
 use super::house::{House, LEASE_MICROS, server, set};
-use kumo_cluster::{Answer, Message, Operation, Refusal, ServerInput, StoreKey, Table};
+use kumo_cluster::{
+    Answer, Job, MemberState, Message, Operation, Refusal, Reply, ServerInput, StoreKey, Table,
+};
 
 #[test]
 fn what_a_full_disk_refused_is_sent_again_when_there_is_room() {
@@ -85,5 +87,78 @@ fn who_has_no_room_does_not_keep_others_from_being_copied_to() {
     for server in &house.servers[..3] {
         let progress = server.progress();
         assert_eq!(progress.copies_done, progress.copies);
+    }
+}
+
+/// One that is full is found so by a write, which then waits for it. To be rid of that server must not.
+#[test]
+fn one_that_is_full_can_be_detached_while_a_write_waits_for_it() {
+    for full in [0, 1, 2] {
+        let mut house = House::new(4, 3, 1);
+        let key = under_way(&mut house, full);
+        house.publish(|space| {
+            (space.whs, space.whs_since) = ((0..4).filter(|&one| one != full).collect(), space.number);
+            space.job = Some(Job { full: false, paused: false, rate: 0 });
+        });
+        assert_eq!(Table::new(&house.space).arc(key.hash).comers, [3]);
+        replaced(&mut house, &[usize::from(full)], &key);
+    }
+}
+
+/// What an operator, or auto-replace, does about a loss.
+#[test]
+fn a_lost_one_is_replaced_while_a_write_waits_for_one_that_is_full() {
+    for full in [0, 1] {
+        let mut house = House::new(4, 3, 1);
+        let key = under_way(&mut house, full);
+        house.publish(|space| space.members[2].state = MemberState::Fault { order: 1 });
+        house.cut_off = Some(2);
+        house.wait(1_000_000);
+        house.publish(|space| {
+            (space.whs, space.whs_since) = (vec![0, 1, 3], space.number);
+            space.job = Some(Job { full: false, paused: false, rate: 0 });
+        });
+        replaced(&mut house, &[], &key);
+        house.disks[usize::from(full)].fill(false);
+        house.wait(1_000_000);
+        let last = house.primary(key.hash);
+        let value = house.ask(last, 10, 10, &key, Operation::Get);
+        assert!(matches!(value, Some(Answer::Reply(Reply::Value { data, .. })) if data == "after"));
+    }
+}
+
+/// A write of a key of 0, 1 and 2 that waits for one of them to have room.
+fn under_way(house: &mut House, full: u16) -> StoreKey {
+    let key = house.keys_of(&[0, 1, 2], 1).remove(0);
+    assert!(matches!(house.ask(0, 1, 1, &key, set("before")), Some(Answer::Reply(_))));
+    house.wait(1_000_000);
+    house.send(0, 2, 2, &key, set("after"));
+    house.disks[usize::from(full)].fill(true);
+    house.settle();
+    house.wait(1_000_000);
+    assert_eq!((house.answers.get(&2), house.servers[0].under_way().0), (None, 1), "it waits");
+    key
+}
+
+/// The replace comes to its end, and the write too where nobody is full any more.
+fn replaced(house: &mut House, leaving: &[usize], key: &StoreKey) {
+    house.wait(30_000_000);
+    for server in &house.servers {
+        let progress = server.progress();
+        assert_eq!(progress.copies_done, progress.copies, "{:?}: {progress:?}", server.id());
+    }
+    house.publish(|space| {
+        (space.earlier, space.old) = (space.rhs.clone(), leaving.iter().map(|&one| one as u16).collect());
+        (space.rhs, space.job) = (space.whs.clone(), None);
+    });
+    house.wait(1_000_000);
+    house.publish(|space| (space.earlier, space.old) = (vec![], vec![]));
+    house.wait(1_000_000);
+    if !leaving.is_empty() {
+        assert!(house.servers.iter().all(|server| server.under_way() == (0, 0)), "nobody is full any more");
+        for at in house.owners(key) {
+            let value = house.ask(at, 20 + at as u64, 2, key, Operation::Get);
+            assert!(matches!(value, Some(Answer::Reply(Reply::Value { data, .. })) if data == "after"));
+        }
     }
 }

@@ -120,6 +120,23 @@ fn those_who_come_are_given_it() {
     assert!(readable(&house, 3, &key));
 }
 
+/// Those who have it on their disks leave, and nobody comes who would get it.
+#[test]
+fn those_who_leave_stay_until_there_is_room() {
+    let (mut house, _) = committed(set("a"));
+    house.publish(|space| {
+        (space.whs, space.whs_since) = (vec![1], space.number);
+        space.job = Some(Job { full: false, paused: false, rate: 0 });
+    });
+    house.wait(5_000_000);
+    let progress = house.servers[1].progress();
+    assert_eq!((progress.copies_done + 1, progress.unreadable), (progress.copies, 1));
+    house.disks[1].fill(false);
+    house.wait(1_000_000);
+    let progress = house.servers[1].progress();
+    assert_eq!((progress.copies_done, progress.unreadable), (progress.copies, 0));
+}
+
 #[test]
 fn it_does_not_take_the_place_of_what_came_after_it() {
     let (mut house, key) = committed(set("a"));

@@ -209,7 +209,7 @@ const DENIED_PER_RUN_MIN: u64 = 50;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 39] = [
+pub const RULES: [Mutation; 40] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -242,6 +242,7 @@ pub const RULES: [Mutation; 39] = [
     Mutation::SwitchUnreported,
     Mutation::ClearedUnconfirmed,
     Mutation::OldReportsCount,
+    Mutation::LeftOutForgotten,
     Mutation::CopyUnsafe,
     Mutation::FlushEarly,
     Mutation::FlushPassesPending,

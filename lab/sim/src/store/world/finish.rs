@@ -7,7 +7,8 @@ use crate::store::check::{Verdict, counts, linear};
 use crate::store::history::Flush;
 use crate::store::workload::Class;
 use kumo_cluster::control::ControlRequest;
-use kumo_cluster::{Operation, SpaceNumber};
+use kumo_cluster::{COPIES, Operation, SpaceNumber};
+use std::net::SocketAddr;
 
 impl World {
     /// The whole run. What is wrong, if anything, is in `failure`.
@@ -58,6 +59,7 @@ impl World {
         if self.failure.is_none() && self.history.succeeded() == before {
             return Err("no call was answered after everything was healed".to_owned());
         }
+        self.take_out_full()?;
         self.working = false;
         self.wait_for("calls to be answered", |world| {
             let open = world.open_calls();
@@ -69,6 +71,40 @@ impl World {
         self.wait_for("voters to be recruited", World::voters_missing)?;
         self.wait_for("replicas to be equal", |world| world.unwell().or_else(|| world.unequal()))?;
         self.managers_differ().map_or(Ok(()), Err)
+    }
+
+    /// Of some runs: a disk fills up while clients work, and the operator takes its server out. There is room again only
+    /// when others have taken its place.
+    fn take_out_full(&mut self) -> Verdict {
+        let (servers, seed) = (self.places(Kind::Server), self.plan.seed);
+        if servers.len() <= COPIES || !seed.is_multiple_of(4) {
+            return Ok(());
+        }
+        let slot = servers.start + (seed / 4) as usize % servers.len();
+        let address = self.slots[slot].address;
+        self.trace
+            .note(self.now, &[52, slot as u64], &[], || format!("the disk of n{slot} is full for good"));
+        self.slots[slot].engine.set_full(true);
+        self.run_until(self.now + WORK_MICROS);
+        let until = self.now + PATIENCE_MICROS;
+        while self.failure.is_none() && self.is_in(address) {
+            if self.now >= until {
+                return Err(format!("waited in vain for n{slot}, whose disk is full, to be taken out"));
+            }
+            self.ask(None, ControlRequest::Detach { servers: vec![address], replace: true });
+            self.run_until(self.now + ASK_AGAIN_MICROS);
+        }
+        self.slots[slot].engine.set_full(false);
+        Ok(())
+    }
+
+    /// It has a part in the ring, before or after the replace that is under way.
+    fn is_in(&self, address: SocketAddr) -> bool {
+        self.newest_cluster().is_none_or(|cluster| {
+            let space = cluster.space();
+            let named = |ring: &[u16]| ring.iter().any(|&index| space.member(index).address == address);
+            space.job.is_some() || !space.settled() || named(&space.rhs) || named(&space.whs)
+        })
     }
 
     /// The operator attaches everybody, and goes on asking until that is done. A replace to a ring whose servers
