@@ -37,7 +37,7 @@ pub struct Common {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub connect_timeout_steps: u32,
     /// How often nodes tell each other that they live; oftener where leases need it, and at most 60. A manager with less
-    /// than 2 gives up a silent server sooner than after -Yn tries, in the same measure, down to 1.5 s
+    /// than 2 gives up a silent server sooner than after -Yn tries, in the same measure, down to 1.9 s
     #[arg(short = 'k', long, value_name = "SECONDS", default_value = "2", value_parser = keep_alive_interval)]
     pub keep_alive_interval: Duration,
     /// Workers of a gateway (-TR): threads with connections of their own, over which clients are spread; every worker
