@@ -16,6 +16,10 @@ struct Dial {
     /// When to dial; none: under way, or connected.
     at: Option<Time>,
     failures: u32,
+    /// Since when it is dialled, and no connection lasted.
+    since: Option<Time>,
+    /// Since when there is a connection.
+    up: Option<Time>,
     /// Why the last one led to nothing. Said once, not at every dial.
     reason: Option<String>,
     /// When a person was last told that it leads to nothing.
@@ -28,7 +32,14 @@ impl Dials {
     }
 
     pub fn want(&mut self, now: Time, target: Target) {
-        self.wanted.entry(target).or_insert(Dial { at: Some(now), failures: 0, reason: None, warned: None });
+        self.wanted.entry(target).or_insert(Dial {
+            at: Some(now),
+            failures: 0,
+            since: None,
+            up: None,
+            reason: None,
+            warned: None,
+        });
     }
 
     pub fn drop(&mut self, target: Target) {
@@ -60,24 +71,29 @@ impl Dials {
         for (&target, dial) in &mut self.wanted {
             if due(dial) {
                 dial.at = None;
+                dial.since.get_or_insert(now);
                 targets.push(target);
             }
         }
         targets
     }
 
-    pub fn succeeded(&mut self, target: Target) {
+    pub fn succeeded(&mut self, now: Time, target: Target) {
         if let Some(dial) = self.wanted.get_mut(&target) {
             if dial.reason.take().is_some() {
                 info!(?target, "connected again");
             }
-            (dial.at, dial.failures, dial.warned) = (None, 0, None);
+            (dial.at, dial.up) = (None, Some(now));
         }
     }
 
     pub fn failed(&mut self, now: Time, target: Target, reason: String) {
         let jitter = self.jitter();
         let Some(dial) = self.wanted.get_mut(&target) else { return };
+        // One that is greeted and closed again and again leads to nothing either.
+        if dial.up.take().is_some_and(|up| now.since(up) >= LASTING_MICROS) {
+            (dial.failures, dial.since, dial.warned) = (0, None, None);
+        }
         dial.warn(now, target, &reason);
         if dial.reason.as_ref() != Some(&reason) {
             info!(?target, reason, "not connected");
@@ -107,15 +123,18 @@ impl Dial {
     fn warn(&mut self, now: Time, target: Target, reason: &str) {
         let Target::Manager(manager) = target else { return };
         let again = self.warned.is_none_or(|at| now.since(at) >= WARN_MICROS);
-        if self.failures >= WARN_FAILURES && again {
+        if now.since(*self.since.get_or_insert(now)) >= WARN_AFTER_MICROS && again {
             warn!(%manager, reason, "the manager is not reached");
             self.warned = Some(now);
         }
     }
 }
 
-/// Failures in a row before a person is told: more than a second, longer than a restart takes.
-const WARN_FAILURES: u32 = 8;
+/// A connection that was of use.
+const LASTING_MICROS: u64 = 1_000_000;
+
+/// Before a person is told: longer than a restart takes.
+const WARN_AFTER_MICROS: u64 = 1_250_000;
 
 /// Ten minutes between two warnings of one manager.
 const WARN_MICROS: u64 = 600_000_000;
@@ -124,3 +143,42 @@ const WARN_MICROS: u64 = 600_000_000;
 /// found well within a lease.
 const PAUSE_MICROS_MIN: u64 = 10_000;
 const PAUSE_DOUBLINGS_MAX: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANAGER: Target =
+        Target::Manager(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1));
+
+    /// Dials of two seconds in which each connection lasts that long.
+    fn dials(lasting: u64) -> usize {
+        let (mut dials, mut now, mut count) = (Dials::new(7), Time(0), 0);
+        dials.want(now, MANAGER);
+        while now < Time(2_000_000) {
+            now = now.max(dials.deadline().expect("it is dialled again"));
+            count += dials.due(now).len();
+            dials.succeeded(now, MANAGER);
+            now = now.plus_micros(lasting);
+            dials.failed(now, MANAGER, "closed".to_owned());
+        }
+        count
+    }
+
+    #[test]
+    fn who_greets_and_hangs_up_is_not_dialled_all_the_time() {
+        assert!(dials(100) < 15, "{}", dials(100));
+        // Ten milliseconds after the end of one that lasted.
+        assert_eq!(dials(999_999), 2);
+        assert_eq!(dials(LASTING_MICROS), 2);
+    }
+
+    #[test]
+    fn who_says_nothing_at_all_is_told_of_at_once() {
+        let mut dials = Dials::new(7);
+        dials.want(Time(0), MANAGER);
+        dials.due(Time(0));
+        dials.failed(Time(5_000_000), MANAGER, "no greeting".to_owned());
+        assert_eq!(dials.wanted[&MANAGER].warned, Some(Time(5_000_000)));
+    }
+}

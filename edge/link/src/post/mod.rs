@@ -319,7 +319,7 @@ impl Post {
             Line::Gateway => said(body).map(|message| Arrived::Gateway(id, message)),
             Line::Manager(address) => said(body).map(|message| Arrived::Manager(*address, message)),
             Line::Tool => Ok(Arrived::Tool(id, body)),
-            Line::Greeting { target, .. } => match self.greeted(id, *target, body) {
+            Line::Greeting { target, .. } => match self.greeted(now, id, *target, body) {
                 Ok(()) => return None,
                 Err(reason) => Err(reason),
             },
@@ -327,7 +327,13 @@ impl Post {
         frame.map_err(|reason| self.refuse(now, id, reason)).ok()
     }
 
-    fn greeted(&mut self, id: ConnectionId, target: Option<Target>, body: Bytes) -> Result<(), String> {
+    fn greeted(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        target: Option<Target>,
+        body: Bytes,
+    ) -> Result<(), String> {
         let hello = match Greeting::from_bytes(body).map_err(|error| format!("not a greeting: {error}"))? {
             Greeting::Hello(hello) => hello,
             Greeting::Refused { reason } => {
@@ -359,7 +365,7 @@ impl Post {
         };
         self.lines.insert(id, line);
         match target {
-            Some(target) => self.dials.succeeded(target),
+            Some(target) => self.dials.succeeded(now, target),
             None => {
                 let hello = self.hello();
                 self.send(id, &Greeting::Hello(hello));
