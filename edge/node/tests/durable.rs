@@ -173,11 +173,11 @@ fn files_that_are_not_ours_are_refused_and_left_alone() {
     };
     let file = log(&config).display().to_string();
     for (bytes, text) in [
-        (of_format(3), format!("data in {file} is of a newer format (3; this kumo reads up to 2)")),
+        (of_format(4), format!("data in {file} is of a newer format (4; this kumo reads up to 3)")),
         (
-            of_format(1),
+            of_format(2),
             format!(
-                "data in {file} is of an older format (1; this kumo reads 2): start the kumo that wrote it, or see \
+                "data in {file} is of an older format (2; this kumo reads 3): start the kumo that wrote it, or see \
                  docs/how-to/upgrade.md"
             ),
         ),

@@ -120,7 +120,7 @@ fn checksum(length: u32, body: &[u8]) -> u32 {
 
 /// Of the files here, and of what they hold: commands of clients and managers too, which a replica executes again at its
 /// start. Another one is refused, never overwritten.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 pub const HEADER_BYTES: usize = 24;
 pub const FRAME_HEADER_BYTES: usize = 8;
 

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::frame::FORMAT;
-use super::segment::{self, Segment};
+use super::segment::{self, Birth, Segment};
 use super::snapshot;
 use crate::NodeError;
 use bytes::Bytes;
@@ -95,19 +95,7 @@ fn read(directory: &Directory) -> Result<Found, Reading> {
         }
         None => (None, 0),
     };
-    let mut records = Vec::new();
-    let mut log_bytes = 0;
-    let mut tail = 0;
-    for number in first..=last {
-        let before = records.len();
-        tail = read_segment(directory, number, number == last, &mut records)?;
-        if number == last && is_beginning_torn(&records, before) {
-            warn!(number, "torn beginning of a segment cut");
-            records.truncate(before);
-            tail = 0;
-        }
-        log_bytes += tail;
-    }
+    let Log { records, bytes: log_bytes, length_before, end } = read_log(directory, first, last)?;
     let Some(Record::Life { incarnation, .. }) = records.first() else {
         // Its first commit, which names the life, never reached the disk: nothing was ever acknowledged. Only a
         // fresh folder can be in this state.
@@ -117,12 +105,57 @@ fn read(directory: &Directory) -> Result<Found, Reading> {
         };
     };
     let incarnation = *incarnation;
-    let segment = Segment::reopen(&segment::path(directory.path(), last), last, tail)
-        .map_err(|failure| Reading::Refused(directory.failed("go on with the log in", failure)))?;
+    let path = segment::path(directory.path(), last);
+    let segment = match end {
+        Some((birth, length)) => Segment::reopen(&path, birth, length),
+        None => Segment::restart(&path, last, length_before),
+    }
+    .map_err(|failure| Reading::Refused(directory.failed("go on with the log in", failure)))?;
     // What is built on from now on: also names that the process before made and had no time to sync.
     directory.sync().map_err(Reading::Refused)?;
     let memory = Memory { incarnation, snapshot, records };
     Ok(Found { memory: Some(memory), segment: Some((segment, last)), snapshot_bytes, log_bytes })
+}
+
+/// What the segments say.
+#[derive(Default)]
+struct Log {
+    records: Vec<Record>,
+    bytes: u64,
+    /// Of the segment before the last.
+    length_before: u64,
+    /// The last segment, and how many of its bytes are good. `None`: it was not begun.
+    end: Option<(Birth, u64)>,
+}
+
+/// Reads the segments from `first` to `last`. A segment is begun when the one before is complete and safe, so that must
+/// be as long as it was then: what is missing at its end is seen only by that, and what follows counts it as if it were
+/// there.
+fn read_log(directory: &Directory, first: u64, last: u64) -> Result<Log, Reading> {
+    let mut log = Log::default();
+    for number in first..=last {
+        log.length_before = log.end.map_or(0, |(_, length)| length);
+        let start = log.records.len();
+        log.end = read_segment(directory, number, number == last, &mut log.records)?;
+        if let Some((birth, _)) = log.end
+            && number > first
+            && birth.length_before != log.length_before
+        {
+            return Err(Reading::Lost(format!(
+                "{} has {} bytes, not {}",
+                segment::path(directory.path(), number - 1).display(),
+                log.length_before,
+                birth.length_before
+            )));
+        }
+        if number == last && is_beginning_torn(&log.records, start) {
+            warn!(number, "torn beginning of a segment cut");
+            log.records.truncate(start);
+            log.end = None;
+        }
+        log.bytes += log.end.map_or(0, |(_, length)| length);
+    }
+    Ok(log)
 }
 
 /// Whether the records from `start` on, a later segment's, are only a part of what it must begin with. That says again
@@ -158,17 +191,17 @@ fn read_snapshot(directory: &Directory, number: u64) -> Result<(Position, Vec<By
     }
 }
 
-/// Appends a segment's records; returns how many of its bytes are good.
+/// Appends a segment's records; returns how many of its bytes are good. `None`: it was not begun.
 fn read_segment(
     directory: &Directory,
     number: u64,
     last: bool,
     records: &mut Vec<Record>,
-) -> Result<u64, Reading> {
+) -> Result<Option<(Birth, u64)>, Reading> {
     let path = segment::path(directory.path(), number);
     let file = load(&path)?;
     match segment::read(number, &file) {
-        segment::Contents::Whole { records: more, length } => {
+        segment::Contents::Whole { birth, records: more, length } => {
             let torn = file.len() as u64 - length;
             // The next segment is begun only when this one is safe: then it has no tail to tear.
             if torn > 0 && !last {
@@ -178,14 +211,15 @@ fn read_segment(
                 warn!(file = %path.display(), offset = length, bytes = torn, "torn tail cut");
             }
             records.extend(more);
-            Ok(length)
+            Ok(Some((birth, length)))
         }
-        // The power failed while it was begun. Only of the last one: the next is begun when this one is safe.
-        segment::Contents::Blank if last => {
+        // The process ended, or the power failed, while it was begun. Only of the last one: the next is begun when this
+        // one is safe.
+        segment::Contents::Unbegun if last => {
             warn!(file = %path.display(), bytes = file.len(), "torn beginning of a segment cut");
-            Ok(0)
+            Ok(None)
         }
-        segment::Contents::Blank => Err(damaged(&path, 0)),
+        segment::Contents::Unbegun => Err(damaged(&path, 0)),
         segment::Contents::Damaged { offset } => Err(damaged(&path, offset)),
         segment::Contents::OtherFormat(found) => Err(other_format(path, found)),
         segment::Contents::Foreign => Err(Reading::Refused(NodeError::ForeignFile(path))),

@@ -130,7 +130,7 @@ impl Storage {
 
     /// Begins the log of a new life in a folder that holds none.
     pub fn begin(&mut self) -> Result<(), NodeError> {
-        let segment = Segment::create(self.directory.path(), FIRST_SEGMENT)
+        let segment = Segment::create(self.directory.path(), FIRST_SEGMENT, 0)
             .map_err(|error| self.directory.fault("begin the log in", error))?;
         self.directory.sync()?;
         self.log_bytes = segment.length();
@@ -256,7 +256,7 @@ impl Storage {
                 commit.clear();
             }
             if let Some((path, number, first)) = next {
-                segment = rotate(&path, number, first).map_err(failed)?;
+                segment = rotate(&path, number, segment.length(), first).map_err(failed)?;
                 bytes += segment.length();
             }
             Ok(Written { segment, commit, bytes })
@@ -356,8 +356,8 @@ impl Storage {
 }
 
 /// Makes the next segment, with the records it begins with.
-fn rotate(path: &Path, number: u64, mut first: Commit) -> Result<Segment, Failure> {
-    let mut segment = Segment::create(path, number).map_err(Failure::Unwritten)?;
+fn rotate(path: &Path, number: u64, length_before: u64, mut first: Commit) -> Result<Segment, Failure> {
+    let mut segment = Segment::create(path, number, length_before).map_err(Failure::Unwritten)?;
     segment.commit(&mut first)?;
     sync_folder(path)?;
     Ok(segment)

@@ -2,11 +2,15 @@
 
 use super::*;
 use crate::durable::frame;
-use kumo_paxos::{CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Round, Schedule};
+use kumo_paxos::{
+    CellId, Configuration, Incarnation, Instance, Member, ReplicaId, Role, Round, Schedule, Value,
+};
 use std::fs;
 use std::future::poll_fn;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+
+mod fates;
 
 fn life() -> Record {
     life_with(0)
@@ -18,6 +22,15 @@ fn life_with(kept: u64) -> Record {
 
 fn promise(sequence: u64) -> Record {
     Record::Promised(Round { sequence, ..Round::default() })
+}
+
+fn accept(instance: u64) -> Record {
+    let round = Round { sequence: 1, ..Round::default() };
+    Record::Accepted { instance: Instance(instance), round, value: Value::Noop }
+}
+
+fn decide(instance: u64) -> Record {
+    Record::Decided { instance: Instance(instance), value: Value::Noop }
 }
 
 fn position() -> Position {
@@ -260,6 +273,44 @@ async fn zeros_in_place_of_what_was_safe_are_damage() {
         assert!(memory.is_none(), "{one} and {other}");
         fs::remove_dir_all(copy).unwrap();
     }
+}
+
+/// What follows counts the votes before it: with some of them gone, nobody else would see that.
+#[tokio::test]
+async fn a_log_cut_anywhere_before_its_last_segment_is_damaged() {
+    let (path, mut storage) = begun("cut-before").await;
+    put(&mut storage, promise(1)).await;
+    for instance in 1..=5 {
+        put(&mut storage, accept(instance)).await;
+    }
+    put(&mut storage, decide(1)).await;
+    storage.begin_snapshot(position(), &[life_with(5), promise(1)]);
+    put(&mut storage, promise(2)).await;
+    drop(storage);
+    let [first, second] = ["log-1", "log-2"].map(|name| fs::read(path.join(name)).unwrap());
+    fs::remove_dir_all(path).unwrap();
+    for length in 0..=first.len() {
+        let copy = crate::durable::scratch("cut-before-copy");
+        fs::write(copy.join("log-1"), &first[..length]).unwrap();
+        fs::write(copy.join("log-2"), &second).unwrap();
+        let (_, memory) = Storage::open(&copy).expect("it is set aside");
+        assert_eq!(memory.is_some(), length == first.len(), "length {length}");
+        assert_eq!(copy.join("log-2").exists(), memory.is_some());
+        fs::remove_dir_all(copy).unwrap();
+    }
+}
+
+/// Kumo of before knew no salts, and wrote no lengths: such a log is neither damaged nor overwritten.
+#[tokio::test]
+async fn a_log_of_the_format_before_is_refused_and_left_alone() {
+    let path = crate::durable::scratch("format-before");
+    let mut header = b"kumo-log\x02\0\0\0\x01\0\0\0\0\0\0\0".to_vec();
+    header.extend(crc32fast::hash(&header).to_le_bytes());
+    fs::write(path.join("log-1"), &header).unwrap();
+    let refused = Storage::open(&path).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("data in {}/log-1 is of an older format (2; ", path.display())));
+    assert_eq!(fs::read(path.join("log-1")).unwrap(), header);
+    fs::remove_dir_all(path).unwrap();
 }
 
 #[tokio::test]
