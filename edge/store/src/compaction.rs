@@ -104,7 +104,8 @@ impl Core {
 
     /// Moves the versions that the index points at, and markers, if it has some that are needed. What is left is needed by
     /// nobody, so that it is not even read if that can be avoided: whether it is damaged does not matter. What is needed
-    /// is for the index to say, not for the counts of a segment, which only tell what is worth rewriting. False: stopped.
+    /// is for the index to say, not for the counts of a segment, which only tell what is worth rewriting. Of one that is
+    /// damaged all that can be read is moved: once the rest is written over, nobody needs it. False: stopped.
     fn move_needed(
         &self,
         files: &Files,
@@ -115,22 +116,33 @@ impl Core {
         // Markers are not in the index. Of the versions in a segment nearly all may be garbage, each of which would have
         // to be looked for in the index.
         let few_keys = self.shards.keys() < victim.written() / BYTES_PER_KEY;
-        let mut listed = (!marked && few_keys).then(|| self.offsets_in(victim.number).into_iter());
+        let damaged = victim.damaged.load(Ordering::Relaxed);
+        let mut listed =
+            (!marked && (few_keys || damaged)).then(|| self.offsets_in(victim.number).into_iter());
         let mut walk = Walk::new(victim, victim.written());
         let mut unpaced = 0;
+        let mut unreadable = None;
         loop {
             if let Some(listed) = &mut listed {
                 let Some(offset) = listed.next() else { break };
                 walk.go_to(u64::from(offset));
             }
+            let read = match walk.step() {
+                Ok(Step::Record { offset, record }) => Ok((offset, record)),
+                Ok(Step::End) => break,
+                Ok(Step::Bad { offset }) => Err(victim.damage(offset, "wrong checksum")),
+                Err(fault) => Err(fault),
+            };
             // What cannot be read stays as it is; the garbage of the others must not wait for it.
-            let step = walk.step().inspect_err(|_| victim.damaged.store(true, Ordering::Relaxed))?;
-            let (offset, record) = match step {
-                Step::Record { offset, record } => (offset, record),
-                Step::End => break,
-                Step::Bad { offset } => {
+            let (offset, record) = match read {
+                Ok(read) => read,
+                Err(fault) => {
                     victim.damaged.store(true, Ordering::Relaxed);
-                    return Err(victim.damage(offset, "wrong checksum"));
+                    if listed.is_none() {
+                        return Err(fault);
+                    }
+                    unreadable.get_or_insert(fault);
+                    continue;
                 }
             };
             match record.kind {
@@ -150,7 +162,9 @@ impl Core {
                 files.log.flush()?;
             }
         }
-        Ok(true)
+        // What is left cannot be moved, and is not tried again.
+        victim.salvaged.store(listed.is_some(), Ordering::Relaxed);
+        unreadable.map_or(Ok(true), Err)
     }
 
     /// The index has the last word: a segment is not removed as long as it points there, whatever was found in it. A
@@ -283,17 +297,22 @@ impl Files {
         }
     }
 
-    /// The segment with most garbage, if it is worth it. If the markers of removed keys have become many, the oldest
-    /// one: they are only dropped from there.
+    /// One that is damaged, once nobody needs it: nothing is read of it. Else the segment with most garbage, if it is worth
+    /// it. If the markers of removed keys have become many, the oldest one: they are only dropped from there, so that of one
+    /// that is damaged what can be read is moved, once.
     fn victim(&self) -> Option<Arc<Segment>> {
         let closed = self.log.closed_segments();
+        if let Some((_, relic)) = closed.iter().enumerate().find(|(older, segment)| segment.is_relic(*older))
+        {
+            return Some(relic.clone());
+        }
         let worthwhile = closed.iter().filter(|segment| self.is_worth_rewriting(segment));
         if let Some(worst) = worthwhile.max_by_key(|segment| segment.garbage_percent()) {
             return Some(worst.clone());
         }
         let markers: u64 = closed.iter().map(|segment| segment.markers.load(Ordering::Relaxed)).sum();
         let written: u64 = closed.iter().map(|segment| segment.written()).sum();
-        let oldest = closed.first().filter(|oldest| !oldest.damaged.load(Ordering::Relaxed))?;
+        let oldest = closed.first().filter(|oldest| oldest.is_movable())?;
         let many = markers * 100 > written * MARKERS_PERCENT_MAX;
         let worthwhile = || !self.log.is_short() || self.are_markers_worth_the_reserve(&closed);
         // A part of it that was moved for nothing would be missed by others.
@@ -356,10 +375,18 @@ impl Files {
             if disk.what(path)? == What::File { disk.remove(path) } else { Ok(()) }
         };
         let failed = |error| fault("remove", &segment.path, &error);
-        // Its space may be what the roster lacks. Nothing is lost with it, should it end here.
-        remove(&folder.join(hint_name(segment.number))).map_err(failed)?;
+        let remove_hint = || remove(&folder.join(hint_name(segment.number))).map_err(failed);
+        let damaged = segment.damaged.load(Ordering::Relaxed);
+        if !damaged {
+            // Its space may be what the roster lacks. Nothing is lost with it, should it end here.
+            remove_hint()?;
+        }
         self.leave_out(segment)?;
         remove(&segment.path).and_then(|()| disk.sync_folder(folder)).map_err(failed)?;
+        if damaged {
+            // Not before: a start that found the segment without it would refuse the whole store.
+            remove_hint()?;
+        }
         // Last: as long as its removal is not durable, markers that hide its records are kept.
         self.log.forget(segment.number);
         Ok(())

@@ -19,7 +19,7 @@ use kumo_cluster::{Fault, Head, KeyHash, Record, Store, StoreKey, Usage};
 use kumo_wire::Pieces;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A handle on a store. Handles are cheap to clone, and all of them may be used from any thread. The store is
@@ -32,7 +32,8 @@ pub struct Engine {
 /// What all handles hold.
 struct Shared {
     core: Arc<Core>,
-    attendants: Attendants,
+    attendants: Mutex<Attendants>,
+    closed: AtomicBool,
 }
 
 /// The engine without its threads, which share it with the handles.
@@ -64,14 +65,17 @@ impl Engine {
     pub fn open(path: &Path, options: Options) -> Result<(Engine, Opened), OpenError> {
         let (core, opened) = Core::open(Arc::new(SystemDisk), path, Access::Write, options)?;
         let core = Arc::new(core);
-        let attendants = Attendants::start(&core);
-        Ok((Engine { shared: Arc::new(Shared { core, attendants }) }, opened))
+        let attendants = Mutex::new(Attendants::start(&core));
+        let closed = AtomicBool::new(false);
+        Ok((Engine { shared: Arc::new(Shared { core, attendants, closed }) }, opened))
     }
 
     /// A store without files: it is gone with the last handle.
     pub fn memory() -> Engine {
-        let core = Core::new(Shards::new(), None);
-        Engine { shared: Arc::new(Shared { core: Arc::new(core), attendants: Attendants::default() }) }
+        let core = Arc::new(Core::new(Shards::new(), None));
+        Engine {
+            shared: Arc::new(Shared { core, attendants: Mutex::default(), closed: AtomicBool::new(false) }),
+        }
     }
 
     /// Hands all that was put to the operating system, so that it survives the process. Call it before answers
@@ -89,6 +93,12 @@ impl Engine {
     /// Waits until all that was put is on the disk, whatever the options say.
     pub fn sync(&self) -> Result<(), Fault> {
         self.shared.core.files().map_or(Ok(()), |files| files.log.sync())
+    }
+
+    /// Closes the store now, though other handles may be left, such as that of a backup which a process that ends does not
+    /// wait for. Nothing is put or removed from here on. A failure was told to whoever waited for what it is about.
+    pub fn close(&self) {
+        self.shared.close();
     }
 
     /// Keeps a small blob beside the records, in place of an older one. It is durable when this returns.
@@ -121,11 +131,20 @@ impl Engine {
     }
 }
 
+impl Shared {
+    fn close(&self) {
+        // Once: nothing is written any more to what the disk's list says the end of.
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.attendants.lock().expect("no panic under this lock").stop();
+        let _ = self.core.close();
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.attendants.stop();
-        // A failure was told to whoever waited for it.
-        let _ = self.core.close();
+        self.close();
     }
 }
 

@@ -1,12 +1,13 @@
 //! [`Folder`]: a store's folder, its format, its lock and its notes.
 
-use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, rewrite, write_whole};
+use crate::disk::{Access, Disk, Lock, UNFINISHED, What, fault, read_whole, write_whole};
 use crate::error::{Lack, OpenError};
 use crate::manifest::{Listing, MANIFEST, Manifest};
 use crate::notes::{NOTE, ROOM, ROOM_BYTES, note_file};
 use crate::reserve::RESERVE;
 use crate::roster::{ROSTER, Roster};
 use crate::segment::number_of;
+use crate::settle::SYNCING;
 use kumo_cluster::Fault;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -46,7 +47,7 @@ pub enum Format {
 /// | `NAME.note`          | a blob of the server's                              |
 /// | `ROOM`               | nothing; becomes the next note, and has its space   |
 /// | `RESERVE`            | nothing; has the space that compaction may need     |
-/// | `SYNCING`            | nothing; all is being made durable, or failed to be |
+/// | `SYNCING`            | what is being made durable, or failed to be         |
 /// | `….unfinished`       | was being written; means nothing after a crash      |
 pub struct Folder {
     pub disk: Arc<dyn Disk>,
@@ -141,59 +142,6 @@ impl Folder {
         self.tidy()?;
         self.reserve();
         self.begin_list(roster)
-    }
-
-    /// Makes durable what is here. A sync that fails may have dropped what it could not write, and does not say so twice:
-    /// the system's memory still has it, as if it were written. So the file `SYNCING` is there for as long as it is tried,
-    /// and who finds it writes everything once more before it syncs. It need not survive a power failure: after one, what
-    /// is read is what the disk has.
-    fn settle(&self) -> Result<(), Fault> {
-        let syncing = self.path.join(SYNCING);
-        let failed = |error| fault("write", &syncing, &error);
-        if self.disk.what(&syncing).map_err(failed)? == What::Missing {
-            match self.disk.create(&syncing).map_err(failed) {
-                // A full disk must not keep a server from starting, and has no room for what could get lost either.
-                Ok(_) | Err(Fault::Full) => {}
-                Err(fault @ (Fault::Damaged(_) | Fault::Io(_))) => return Err(fault),
-            }
-        } else {
-            self.rewrite_all()?;
-        }
-        self.sync_all()?;
-        match self.disk.what(&syncing).map_err(failed)? {
-            What::Missing => Ok(()),
-            What::File | What::Folder => self.disk.remove(&syncing).map_err(failed),
-        }
-    }
-
-    /// Writes all that is here once more, in place.
-    fn rewrite_all(&self) -> Result<(), Fault> {
-        let written = |name: &&String| is_ours(name) && ![LOCK, SYNCING].contains(&name.as_str());
-        for name in self.names()?.iter().filter(written) {
-            let path = self.path.join(name);
-            let opened = self.disk.open(&path, Access::Write);
-            let rewritten = opened.and_then(|file| rewrite(&*file, 0, file.bytes()?));
-            rewritten.map_err(|error| fault("rewrite", &path, &error))?;
-        }
-        Ok(())
-    }
-
-    /// What somebody copied or moved here may not be on the disk yet, nor a name that was made or removed when the process
-    /// before was killed: hints do not speak for that, and what is stored from now on must not depend on it.
-    fn sync_all(&self) -> Result<(), Fault> {
-        for name in self.names()?.iter().filter(|name| is_ours(name) && *name != LOCK) {
-            let path = self.path.join(name);
-            let synced = self.disk.open(&path, Access::Read).and_then(|file| file.sync());
-            synced.map_err(|error| fault("sync", &path, &error))?;
-        }
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let above = match self.disk.sync_folder(parent.unwrap_or(Path::new("."))) {
-            // Whoever made it saw to its name.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-            other => other,
-        };
-        let synced = above.and_then(|()| self.disk.sync_folder(&self.path));
-        synced.map_err(|error| fault("sync", &self.path, &error))
     }
 
     /// The store that was made of a copy writes nothing any more to what was copied.
@@ -307,7 +255,6 @@ pub const SEGMENT: &str = ".segment";
 pub const HINT: &str = ".hint";
 const FORMAT: &str = "FORMAT";
 pub const LOCK: &str = "LOCK";
-const SYNCING: &str = "SYNCING";
 const FORMAT_LINE: &str = "kumo store ";
 
 /// One line; more is not ours.

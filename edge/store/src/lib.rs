@@ -33,6 +33,7 @@
 //! | `roster.rs`     | which segments there are                                |
 //! | `damage.rs`     | what was found unreadable                               |
 //! | `folder.rs`     | format, lock, notes                                     |
+//! | `settle.rs`     | what a start finds is made durable                      |
 //! | `backup.rs`, `merge.rs`, `manifest.rs` | copies of stores, and whether they are whole |
 //! | `disk.rs`       | the seam to the file system, where tests let it fail    |
 
@@ -59,6 +60,7 @@ mod recovery;
 mod reserve;
 mod roster;
 mod segment;
+mod settle;
 mod shard;
 
 #[cfg(test)]

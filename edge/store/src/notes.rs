@@ -143,13 +143,14 @@ impl Folder {
 }
 
 /// The checksum, and what it is of.
-fn encoded(content: &[u8]) -> ([u8; 4], Vec<u8>) {
+pub fn encoded(content: &[u8]) -> ([u8; 4], Vec<u8>) {
     let mut rest = (content.len() as u32).to_be_bytes().to_vec();
     rest.extend_from_slice(content);
     (checksum(0, &rest).to_be_bytes(), rest)
 }
 
-fn content(bytes: &[u8]) -> Option<&[u8]> {
+/// The content in a file of this layout; none if it is not what was written.
+pub fn content(bytes: &[u8]) -> Option<&[u8]> {
     let (crc, rest) = bytes.split_first_chunk::<4>()?;
     let (length, _) = rest.split_first_chunk::<4>()?;
     let checked = rest.get(..length.len() + u32::from_be_bytes(*length) as usize)?;

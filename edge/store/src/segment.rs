@@ -32,8 +32,10 @@ pub struct Segment {
     pub live: AtomicU64,
     /// Of markers of removed keys, which are needed while there are older segments.
     pub markers: AtomicU64,
-    /// A record of it could not be read: it stays as it is, for a person to look at.
+    /// A record of it could not be read: it stays as it is, for a person to look at, as long as something of it is needed.
     pub damaged: AtomicBool,
+    /// Since then all was moved that the index points at and that can be read.
+    pub salvaged: AtomicBool,
     /// Never written again, and its hint file is there.
     pub hinted: AtomicBool,
     /// It is about to be removed, so that no start may miss it.
@@ -118,6 +120,7 @@ impl Segment {
             live: AtomicU64::new(0),
             markers: AtomicU64::new(0),
             damaged: AtomicBool::new(false),
+            salvaged: AtomicBool::new(false),
             hinted: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
         }
@@ -149,6 +152,18 @@ impl Segment {
 
     pub fn garbage_percent(&self) -> u64 {
         self.garbage() * 100 / self.written().max(1)
+    }
+
+    /// Damaged, and needed by nobody any more: the index points nowhere in it, and what its markers would hide is gone with
+    /// the segments before it, of which there are so many.
+    pub fn is_relic(&self, older: usize) -> bool {
+        let marks = older > 0 && self.markers.load(Ordering::Relaxed) > 0;
+        self.damaged.load(Ordering::Relaxed) && self.live.load(Ordering::Relaxed) == 0 && !marks
+    }
+
+    /// What is needed of it can be moved, as far as anybody knows, or a part of it that was not tried yet.
+    pub fn is_movable(&self) -> bool {
+        !self.damaged.load(Ordering::Relaxed) || !self.salvaged.load(Ordering::Relaxed)
     }
 
     /// The record of this length at this offset, from what was handed to the system.
@@ -276,10 +291,18 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let wanted = count.max(WINDOW_BYTES).min((self.end - self.at) as usize);
-        self.window.resize(wanted, 0);
         self.window_at = self.at;
-        let read = self.segment.file.read_at(self.at, &mut self.window);
-        read.map_err(|error| self.segment.damage(self.at, &error.to_string()))
+        self.window.resize(wanted, 0);
+        let file = &self.segment.file;
+        let read = file.read_at(self.at, &mut self.window).or_else(|_| {
+            // What cannot be read may be behind what is wanted.
+            self.window.resize(count, 0);
+            file.read_at(self.at, &mut self.window)
+        });
+        read.map_err(|error| {
+            self.window.clear();
+            self.segment.damage(self.at, &error.to_string())
+        })
     }
 }
 

@@ -167,11 +167,11 @@ impl ServerNode {
         let mut stop = Quiet::new(stop);
         // The loop bounds its own turns; the runtime's way of doing so would make sockets look idle in mid-turn.
         let end = tokio::task::unconstrained(poll_fn(|context| self.turn(context, &mut stop))).await;
-        if let Err(fault) = self.engine.sync() {
-            error!(%fault, "the store could not be written out at the end");
-        }
+        let synced = self.engine.sync();
         self.voter.end().await;
-        end
+        // A backup that is under way has a handle too, and nobody waits for it.
+        self.engine.close();
+        last_word(end, synced.map_err(|fault| store_error(&self.config, &fault)))
     }
 
     fn turn<F: Future<Output = ()>>(
@@ -489,6 +489,14 @@ impl ServerNode {
     }
 }
 
+/// How it ends: a clean end is one after which all is on the disk. What ended it before comes first.
+fn last_word(end: Result<(), NodeError>, synced: Result<(), NodeError>) -> Result<(), NodeError> {
+    if let (Err(_), Err(reason)) = (&end, &synced) {
+        error!(%reason, "the store could not be written out at the end");
+    }
+    end.and(synced)
+}
+
 fn settings(config: &ServerConfig, id: ServerId, kept: Kept, seat: Seat) -> ServerSettings {
     ServerSettings {
         id,
@@ -544,3 +552,18 @@ const TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A clean end waits at most so long for what is still to be sent.
 const STOP_MICROS: u64 = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_after_which_not_all_is_on_the_disk_is_a_failure() {
+        let failed = |what: &str| Err(NodeError::OpenStore(what.to_owned()));
+        let said = |end: Result<(), NodeError>| end.map_err(|error| error.to_string());
+        assert_eq!(said(last_word(Ok(()), Ok(()))), Ok(()));
+        assert_eq!(said(last_word(Ok(()), failed("sync"))), Err("sync".to_owned()));
+        assert_eq!(said(last_word(failed("end"), Ok(()))), Err("end".to_owned()));
+        assert_eq!(said(last_word(failed("end"), failed("sync"))), Err("end".to_owned()));
+    }
+}

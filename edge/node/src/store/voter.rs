@@ -8,6 +8,7 @@ use kumo_paxos::ExitReason;
 use kumo_store::Engine;
 use kumo_wire::Wire;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -175,20 +176,35 @@ impl Voter {
             http: None,
         };
         let settings = settings(&recruit, self.folder.is_some())?;
-        let ended = self.ended.clone();
         let (stop, stopped) = oneshot::channel();
-        let work = move || {
+        self.spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let end = runtime.map_err(NodeError::Socket).and_then(|runtime| {
-                runtime.block_on(run_manager(listener, None, config, settings, async {
+            runtime.map_err(NodeError::Socket)?.block_on(run_manager(
+                listener,
+                None,
+                config,
+                settings,
+                async {
                     let _ = stopped.await;
-                }))
-            });
+                },
+            ))
+        })?;
+        Ok(Running { recruit, stop: Some(stop) })
+    }
+
+    /// A thread whose end is heard of here, whichever it is: a replica that panicked must not be taken for one that runs.
+    fn spawn(&self, work: impl FnOnce() -> Result<(), NodeError> + Send + 'static) -> Result<(), NodeError> {
+        let ended = self.ended.clone();
+        let work = move || {
+            // Nothing that it had in hand is looked at again, but for its files, which are made for sudden ends.
+            let end = std::panic::catch_unwind(AssertUnwindSafe(work));
+            // What it was has been printed.
+            let panicked = |_| Err(NodeError::Refused("it panicked".to_owned()));
             // A server that ended meanwhile does not want to know.
-            let _ = ended.send(end);
+            let _ = ended.send(end.unwrap_or_else(panicked));
         };
         std::thread::Builder::new().name("voter".to_owned()).spawn(work).map_err(NodeError::Socket)?;
-        Ok(Running { recruit, stop: Some(stop) })
+        Ok(())
     }
 }
 
@@ -212,3 +228,40 @@ fn settings(recruit: &Recruit, durable: bool) -> Result<ManagerSettings, NodeErr
 
 /// How long a server's end waits for its replica to hand on what it leads.
 const END_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kumo_paxos::CellId;
+    use std::future::poll_fn;
+
+    fn recruit() -> Recruit {
+        Recruit {
+            cell: CellId(7),
+            peers: Vec::new(),
+            unit_micros: 100_000,
+            session_timeout_micros: 1_000_000,
+            lease_micros: 1,
+            keepalive_micros: 1,
+            connect_retry_limit: 1,
+            connect_timeout_steps: 1,
+            clock_interval_micros: 1,
+            replace_delay_micros: 1,
+            voter_patience_micros: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_panics_is_not_taken_for_one_that_runs() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut voter = Voter::new(listener, Engine::memory(), None, Duration::ZERO).unwrap();
+        voter.running = Some(Running { recruit: recruit(), stop: None });
+        voter.spawn(|| panic!("as planned")).unwrap();
+        let ended = poll_fn(|context| {
+            voter.poll(context);
+            if voter.running.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        assert!(ended.is_ok() && !voter.hopeless, "another one may run here");
+    }
+}

@@ -21,7 +21,7 @@ fn closed(core: &Core) -> Vec<u32> {
     core.files().unwrap().log.closed_segments().iter().map(|segment| segment.number).collect()
 }
 
-fn place_of(core: &Core, number: u64) -> Place {
+pub fn place_of(core: &Core, number: u64) -> Place {
     match core.shards.lock(key(number).hash).find(key(number).hash, &key(number).key) {
         Some(Found::At { place, .. }) => place,
         Some(Found::Here(_)) | None => panic!("key {number} is in no file"),

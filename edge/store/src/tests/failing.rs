@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A store, a backup of it and what both hold.
-fn backed_up() -> (FaultyDisk, Model) {
+pub fn backed_up() -> (FaultyDisk, Model) {
     let disk = FaultyDisk::default();
     let (core, _) = open(&disk, Sync::Always).unwrap();
     for clock in 1..60 {

@@ -61,6 +61,8 @@ pub enum Plan {
     CrashAt(u64),
     /// This change fails, once.
     FailAt(u64),
+    /// This change fails, and everything ends before whoever is told of it can say so.
+    FailAndEndAt(u64),
     /// This change finds no room, once.
     FullAt(u64),
 }
@@ -86,7 +88,10 @@ impl FaultyDisk {
         let state = self.state();
         match state.plan {
             Plan::Nothing => false,
-            Plan::CrashAt(change) | Plan::FailAt(change) | Plan::FullAt(change) => change > state.changes,
+            Plan::CrashAt(change)
+            | Plan::FailAt(change)
+            | Plan::FailAndEndAt(change)
+            | Plan::FullAt(change) => change > state.changes,
         }
     }
 
@@ -259,9 +264,14 @@ impl State {
                 self.down = true;
                 Err(io::Error::other("crashed"))
             }
-            Plan::FailAt(change) if change == self.changes => Err(io::Error::other("failed as planned")),
+            Plan::FailAt(change) | Plan::FailAndEndAt(change) if change == self.changes => {
+                self.down = self.plan == Plan::FailAndEndAt(change);
+                Err(io::Error::other("failed as planned"))
+            }
             Plan::FullAt(change) if change == self.changes => Err(io::ErrorKind::StorageFull.into()),
-            Plan::Nothing | Plan::CrashAt(_) | Plan::FailAt(_) | Plan::FullAt(_) => Ok(()),
+            Plan::Nothing | Plan::CrashAt(_) | Plan::FailAt(_) | Plan::FailAndEndAt(_) | Plan::FullAt(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -562,7 +572,7 @@ impl DiskFile for FaultyFile {
         let mut state = self.state()?;
         let changed = state.change();
         // With the whole machine it is a crash, which has its own rules.
-        if changed.is_ok() || !state.down {
+        if changed.is_ok() || !matches!(state.plan, Plan::CrashAt(_)) {
             state.files[self.number].sync(changed.is_err());
         }
         changed

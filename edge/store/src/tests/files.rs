@@ -110,6 +110,36 @@ fn a_store_has_one_process() {
     Engine::open(&path, Options::default()).unwrap();
 }
 
+/// A process that ends does not wait for a backup, which has a handle of its own.
+#[test]
+fn a_store_that_was_closed_misses_its_end_though_a_handle_was_left() {
+    let scratch = Scratch::new("closed");
+    let (store, found) = (scratch.path("store"), scratch.path("found"));
+    let (engine, _) = Engine::open(&store, Options::default()).unwrap();
+    for clock in 1..4 {
+        engine.put(key(clock).hash, &key(clock).key, &record(clock, 100)).unwrap();
+    }
+    engine.sync().unwrap();
+    let last = store.join(segment_name(1));
+    let synced = std::fs::metadata(&last).unwrap().len();
+    let held = engine.clone();
+    engine.close();
+    drop(engine);
+    // As a process that is gone by now leaves it.
+    std::fs::create_dir(&found).unwrap();
+    for entry in std::fs::read_dir(&store).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, found.join(path.file_name().unwrap())).unwrap();
+    }
+    drop(held);
+    let cut = found.join(segment_name(1));
+    std::fs::File::options().write(true).open(&cut).unwrap().set_len(synced - 1).unwrap();
+    assert!(refused(&found).contains("0000000001.segment: damaged"), "{}", refused(&found));
+    // Nor is it written to when the last handle goes.
+    let engine = Engine::open(&store, Options::default()).unwrap().0;
+    assert_eq!(engine.get(key(3).hash, &key(3).key), Ok(Some(record(3, 100))));
+}
+
 /// What was to be merged into it was not.
 #[test]
 fn a_folder_in_a_store_does_not_stop_its_start() {

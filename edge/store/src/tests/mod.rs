@@ -16,7 +16,9 @@ mod linked;
 mod model;
 mod numbers;
 mod properties;
+mod relic;
 mod reserve;
+mod settling;
 mod unfinished;
 mod vanished;
 
