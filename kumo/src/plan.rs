@@ -126,7 +126,7 @@ fn cell(question: &Question, measured: Option<&Measured>) -> Vec<Line> {
             "cell_failure_leading_term",
             Number::Chance(sums::cell_failure_leading(n, r)),
             None,
-            "the seed's approximation of the cell's failure".to_owned(),
+            "an approximation of the cell's failure".to_owned(),
         ),
         line(
             "data_survival",
@@ -150,7 +150,7 @@ fn cell(question: &Question, measured: Option<&Measured>) -> Vec<Line> {
             "cost_ratio",
             Number::Ratio(sums::cost_ratio(n, r)),
             None,
-            "one machine as good as R^[N/2] costs so many cells: the seed's".to_owned(),
+            "one machine as good as R^[N/2] costs so many cells".to_owned(),
         ),
         line(
             "cost_ratio_exact",
@@ -311,13 +311,13 @@ Examples:
   kumo plan --rate 5% --replicas 3 --servers 12 --repair 4h --format json
   kumo plan --rate 10% --replicas 5 --simulate --trials 1000000
 
-A cell of N replicas, each lost with R, each by itself (seed 004, part II); [N/2] rounds up:
+A cell of N replicas, each lost with R, each by itself (Paxos Cloud slides, part II); [N/2] rounds up:
   cell_reliability   1 - sum of C(N,i) R^i (1-R)^(N-i) over i from [N/2] to N
   its leading term   C(N,[N/2]) R^[N/2]
   data_survival      1 - R^N, also `parallel`
   series             (1-R)^N
   cost_ratio         1 / (N R^([N/2]-1)), when the price of a machine is inverse to its rate
-  cost_ratio_exact   R / (N F) with F = 1 - cell_reliability. The seed leaves C(N,[N/2]) out of the goal.
+  cost_ratio_exact   R / (N F) with F = 1 - cell_reliability. The slides leave C(N,[N/2]) out of the goal.
 
 A store of S servers and C copies; w is the share of --repair in --period:
   window_rate        q = 1 - (1-R)^w

@@ -248,8 +248,9 @@ fn tries(nodes: &Nodes, layout: &Layout) -> Vec<String> {
         lines.push(format!("{kumo} cell status"));
         return lines;
     };
-    let kill =
-        nodes.of(Role::Server).next().map_or(String::new(), |server| format!("kill -9 {}; ", server.pid));
+    // A loss is noticed after two seconds.
+    let kill = |server: &Node| format!("kill -9 {}; sleep 3; ", server.pid);
+    let kill = nodes.of(Role::Server).next().map_or(String::new(), kill);
     lines.push(format!("{kill}{kumo} ctl {control} stat"));
     lines.extend(memcached("get greeting\\r\\n"));
     lines

@@ -94,6 +94,7 @@ fn bad_arguments_are_status_2() {
         vec!["up", "--"],
         vec!["watch", "/x", "--"],
         vec!["server", "-m", "localhost", "-l", "127.0.0.1:19855", "-L", "19855"],
+        vec!["manager", "-l", "127.0.0.1:19855", "-c", "19855"],
     ] {
         assert_status(&arguments, &kumo(&arguments), 2);
     }

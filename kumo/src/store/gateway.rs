@@ -29,10 +29,10 @@ pub struct Gateway {
     /// Another such port
     #[arg(short = 'b', long, value_name = "[ADDR:]PORT")]
     memproto_binary: Option<String>,
-    /// Accepted as the original has it: flags are always kept
+    /// Accepted for compatibility with kumofs: flags are always kept
     #[arg(short = 'F', long)]
     memproto_save_flag: bool,
-    /// Accepted as the original has it: expiry is always kept
+    /// Accepted for compatibility with kumofs: expiry is always kept
     #[arg(short = 'E', long)]
     memproto_save_exptime: bool,
     /// Tries of a get, times the copies and one

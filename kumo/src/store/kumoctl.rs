@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 #[derive(Args, Clone, Debug)]
 pub struct Kumoctl {
     /// A manager; any one answers. Of several the first that is reached is asked
-    #[arg(value_name = "ADDR[:19799][,ADDR...]")]
+    #[arg(value_name = MANAGERS)]
     manager: String,
     #[command(subcommand)]
     order: Order,
@@ -42,6 +42,7 @@ enum Order {
     },
     /// Attach all new servers, or those named, and start replace
     Attach {
+        /// The servers to attach, by the address of their -l; none: all that are connected and not attached
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
         /// Give up data of which every server is or was lost, also on servers that came back since. Stop first what may
@@ -53,11 +54,13 @@ enum Order {
     },
     /// Attach all new servers, or those named; the next replace moves the data
     AttachNoreplace {
+        /// The servers to attach, by the address of their -l; none: all that are connected and not attached
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
     },
     /// Detach all fault servers, or those named, and start replace
     Detach {
+        /// The servers to detach, by the address of their -l; none: all that are fault
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
         #[command(flatten)]
@@ -65,6 +68,7 @@ enum Order {
     },
     /// Detach all fault servers, or those named; the next replace moves the data
     DetachNoreplace {
+        /// The servers to detach, by the address of their -l; none: all that are fault
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
     },
@@ -79,7 +83,10 @@ enum Order {
         wait: Wait,
     },
     /// Every server writes a copy of its store beside it, with this suffix [default: today, YYYYMMDD]
-    Backup { suffix: Option<String> },
+    Backup {
+        /// What is added to the name of the store, behind a hyphen: letters, digits, dot, underscore and hyphen
+        suffix: Option<String>,
+    },
     /// Attach, detach and replace without being asked from now on
     EnableAutoReplace,
     /// Attach, detach and replace only when asked
@@ -115,6 +122,18 @@ pub fn command_line() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Ask the managers of a store, and tell them what to do")
         .after_help(EXAMPLES)
+        .mut_subcommand("plan", with_whole_usage)
+        .mut_subcommand("job", with_whole_usage)
+}
+
+/// A command's own commands show in their usage that the address comes before: clap tells of it one level down only.
+fn with_whole_usage(group: Command) -> Command {
+    let before = format!("kumoctl <{MANAGERS}> {}", group.get_name());
+    group.mut_subcommands(|command| {
+        let named = command.get_positionals().map(|positional| format!(" {positional}"));
+        let usage = format!("{before} {} [OPTIONS]{}", command.get_name(), named.collect::<String>());
+        command.override_usage(usage)
+    })
 }
 
 pub fn run(kumoctl: Kumoctl) -> Result<(), Failure> {
@@ -211,6 +230,9 @@ async fn detachable(manager: SocketAddr, texts: &[String]) -> Result<Vec<SocketA
 fn addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
     texts.iter().map(|text| address::one(text, SERVER_PORT)).collect()
 }
+
+/// How the managers are named.
+const MANAGERS: &str = "ADDR[:19799][,ADDR...]";
 
 const EXAMPLES: &str = "\
 Examples:

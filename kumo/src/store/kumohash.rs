@@ -30,16 +30,19 @@ pub struct Kumohash {
 enum Question {
     /// The place of a key: 16 hexadecimal digits; needs no manager
     Hash {
+        /// Keys as clients name them, behind the --key-prefix of their gateway
         #[arg(value_name = "KEY", required = true)]
         keys: Vec<OsString>,
     },
     /// The servers of a key, in order: the first that is not fault takes its writes
     Assign {
+        /// Keys as clients name them, behind the --key-prefix of their gateway
         #[arg(value_name = "KEY", required = true)]
         keys: Vec<OsString>,
     },
     /// The points of all servers, in their order on the ring; of a key, those passed on the way up to its servers
     Dump {
+        /// Keys as clients name them, behind the --key-prefix of their gateway; none: the whole ring
         #[arg(value_name = "KEY")]
         keys: Vec<OsString>,
         /// The ring that keys are read by, or the one that a replace goes to

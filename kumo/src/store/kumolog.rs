@@ -22,6 +22,7 @@ pub struct Kumolog {
     /// Only the last N events
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=LINES_MAX))]
     lines: Option<u64>,
+    /// What -g of a manager, server or gateway names
     #[arg(value_name = "FILE.mpac")]
     file: PathBuf,
     /// How events are printed

@@ -13,7 +13,7 @@ pub struct Kumomergedb {
     /// Where the result is written; nothing may be there
     #[arg(value_name = "DST")]
     destination: PathBuf,
-    /// Stores that no server uses, or backups
+    /// Backups, of all servers and of one suffix; or stores that no server uses
     #[arg(value_name = "SRC", required = true)]
     sources: Vec<PathBuf>,
     /// How results are printed
@@ -66,6 +66,12 @@ pub fn run(kumomergedb: Kumomergedb) -> Result<(), Failure> {
 const EXAMPLES: &str = "\
 ADDED: keys that no source before had. NEWER: newer than those of the sources before. OLDER: not taken.
 DST can be a server's store (-s).
+
+Name the backups of all servers: what none of them has is not in the result, and nothing tells that it is missing. Each
+key is on three servers, so of three or more servers any two may be missing, no more; one that was fault at the time of
+the backup, or whose backup failed, is one of these two. Of two servers one may be missing.
+All of one suffix: a deletion is remembered for about a minute, so a backup of another time brings back what was deleted
+in between.
 
 Examples:
   kumomergedb all.tch database1.tch-20081203 database2.tch-20081203";

@@ -65,6 +65,9 @@ pub fn run(manager: Manager) -> Result<(), Failure> {
     let Some(process) = Process::start("kumo-manager", &manager.common)? else { return Ok(()) };
     manager.common.only_one_worker("manager");
     let listen = common::named(&manager.listen, MANAGER_PORT)?;
+    if listen.port() == manager.control {
+        return Err(Failure::usage(format!("-l and -c are both port {}", manager.control)));
+    }
     let named = |partner: &String| common::named(partner, MANAGER_PORT);
     let peers: Vec<SocketAddr> = manager.partners.iter().map(named).collect::<Result<_, _>>()?;
     let peers = address::partners(listen, &peers)?;

@@ -35,7 +35,7 @@ pub struct Server {
     /// Refuse writes that fewer servers than this would keep
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=3))]
     min_copies: u16,
-    /// Accepted as the seed has it: streams need no temporary files
+    /// Accepted for compatibility with kumofs, and not used: no temporary files are needed
     #[arg(short = 'f', long, value_name = "DIR")]
     offer_tmp: Option<PathBuf>,
     /// The least age of a tombstone that is collected (-gN)

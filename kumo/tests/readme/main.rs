@@ -95,7 +95,7 @@ fn runs_the_first_screen(first: &[String], screen: &[Shown]) {
     let [stored, _export, colour, stat, again] = &printed[..] else { panic!("{printed:?}") };
     assert_eq!(stored, "STORED\nVALUE greeting 0 5\nhello\nEND\n");
     assert_eq!(colour, "blue\n");
-    assert!(stat.contains("127.0.0.1:19800") && stat.contains("127.0.0.1:19802 (active)"), "{stat}");
+    assert!(stat.contains("127.0.0.1:19800 (fault)") && stat.contains("127.0.0.1:19802 (active)"), "{stat}");
     assert_eq!(again, "VALUE greeting 0 5\nhello\nEND\n", "a server was killed before");
 
     // Beside the first one, so on other ports.

@@ -68,9 +68,11 @@ impl Shell {
         })
     }
 
-    /// Starts a process as a reader does in a terminal of its own.
+    /// Starts a process in the background, or as a reader does in a terminal of its own.
     pub fn start(&mut self, line: &str) {
-        self.say(&format!("{line} >>log 2>&1 </dev/null &"));
+        let line = line.trim_end_matches(" &");
+        let log = self.folder.join("log");
+        self.say(&format!("{line} >>{} 2>&1 </dev/null &", log.display()));
     }
 
     fn say(&mut self, line: &str) {

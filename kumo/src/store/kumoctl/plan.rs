@@ -14,11 +14,13 @@ use std::net::SocketAddr;
 pub enum Change {
     /// Of all new servers, or of those named, be they there or not
     Attach {
+        /// Those to attach, by the address of their -l; none: all that are connected and not attached
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
     },
     /// Of all fault servers, or of those named
     Detach {
+        /// Those to detach, by the address of their -l; none: all that are fault
         #[arg(value_name = "SERVER[:19800]")]
         servers: Vec<String>,
     },
