@@ -5,11 +5,15 @@ mod browser;
 #[allow(dead_code)] // The store's tests use the rest.
 #[path = "../store/client.rs"]
 mod client;
+#[allow(dead_code)]
+#[path = "../store/cluster.rs"]
+mod cluster;
 #[allow(dead_code)] // The tests of HTTP itself use the rest.
 #[path = "../http_client/mod.rs"]
 mod http_client;
 mod jobs;
 mod processes;
+mod restart;
 #[path = "../support/mod.rs"]
 mod support;
 

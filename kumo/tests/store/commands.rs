@@ -116,7 +116,9 @@ fn kumoctl(cluster: &mut Cluster) {
     }
     order(cluster, &["disable-auto-replace"]);
     assert_eq!(order(cluster, &["status"]), order(cluster, &["stat"]));
-    assert_eq!(order(cluster, &["job", "show"]), "no replace is under way\n");
+    for word in ["show", "wait"] {
+        assert_eq!(order(cluster, &["job", word]), "no replace is under way\n");
+    }
 
     let leaving = cluster.servers[0].address.to_string();
     let wanted = format!("detach at the next replace:\n  {leaving}\n");
@@ -156,8 +158,16 @@ fn kumoctl(cluster: &mut Cluster) {
         senders.all(|server| shown.contains(&format!("\n{} ", server.address))).then_some(shown)
     });
     assert!(shown.starts_with("replace ") && shown.contains(" %, paused"), "{shown}");
+    let still = |row: &Vec<String>| row.ends_with(&["-".to_owned(), "-".to_owned()]);
+    assert!(table(&shown)[2..].iter().all(still), "neither rate nor time left: {shown}");
+    // Who asks how the cluster stands need not know of it to be told.
+    let (brief, long) = (order(cluster, &["stat"]), order(cluster, &["stat", "-v"]));
+    let told = brief.split_once("replace:\n").expect("it is behind the block").1;
+    assert!(told.starts_with("  replace ") && told.contains(" %, paused"), "{brief}");
+    assert!(long.contains("replace:\n  replace ") && long.contains(" %, paused"), "{long}");
     order(cluster, &["job", "cancel"]);
     cluster.until_settled();
+    assert_eq!(order(cluster, &["job", "wait"]), "no replace is under way\n");
     println!("kumoctl: a plan: {}\na job: {}", plan.lines().last().unwrap(), shown.lines().next().unwrap());
 }
 

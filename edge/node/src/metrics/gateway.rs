@@ -2,7 +2,7 @@
 
 use super::server::{OPERATIONS, operation_number};
 use super::{Counter, Gauge, Latency, Metrics, Text};
-use kumo_cluster::{Answer, Gateway, GatewayError, Operation};
+use kumo_cluster::{Answer, Gateway, GatewayError, MemberState, Operation, Space};
 use kumo_wire::memcache::{Outcome, Sasl};
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub struct WorkerMetrics {
     in_flight: Gauge,
     registered: Gauge,
     space: Gauge,
+    /// Those that act in it.
     servers: Gauge,
 }
 
@@ -203,13 +204,20 @@ impl WorkerMetrics {
     pub fn publish(&self, gateway: &Gateway) {
         self.in_flight.set(gateway.in_flight() as u64);
         self.registered.set(u64::from(gateway.id().is_some()));
-        let (number, servers) = gateway.space().map_or((0, 0), |space| {
-            let active = space.rhs.iter().filter(|&&index| space.member(index).is_active());
-            (space.number.0, active.count() as u64)
-        });
+        let (number, servers) = gateway.space().map_or((0, 0), |space| (space.number.0, acting(space)));
         self.space.set(number);
         self.servers.set(servers);
     }
+}
+
+/// Servers that answer for keys. After all were lost, those that are back for what only they have serve the whole ring,
+/// perhaps.
+fn acting(space: &Space) -> u64 {
+    let acts = |&&index: &&u16| match space.member(index).state {
+        MemberState::Active | MemberState::Returned { .. } => true,
+        MemberState::Fault { .. } => false,
+    };
+    space.rhs.iter().filter(acts).count() as u64
 }
 
 impl Metrics for GatewayMetrics {
@@ -221,7 +229,7 @@ impl Metrics for GatewayMetrics {
         if self.least(|worker| worker.registered.get()) == 0 {
             return Some("no manager has registered this gateway yet");
         }
-        (self.least(|worker| worker.servers.get()) == 0).then_some("no server is attached")
+        (self.least(|worker| worker.servers.get()) == 0).then_some("no attached server acts")
     }
 
     fn tell(&self, text: &mut Text) -> fmt::Result {
@@ -244,7 +252,7 @@ impl Metrics for GatewayMetrics {
         let space = self.least(|worker| worker.space.get());
         text.gauge("kumo_gateway_space_number", "Number of the hash space adopted by all.", space)?;
         let servers = self.least(|worker| worker.servers.get());
-        text.gauge("kumo_gateway_servers", "Active servers in it.", servers)?;
+        text.gauge("kumo_gateway_servers", "Servers that act in it.", servers)?;
         self.tell_workers(text)?;
         let requests: [Counter; OPERATIONS.len()] =
             std::array::from_fn(|number| Counter::of(self.sum(|worker| worker.requests[number].get())));
@@ -270,6 +278,7 @@ impl Metrics for GatewayMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kumo_cluster::{Incarnation, Member, SpaceNumber};
 
     #[test]
     fn workers_are_counted_apart_and_told_together() {
@@ -293,6 +302,21 @@ mod tests {
         assert_eq!(metrics.totals(), totals);
         let open: Vec<u64> = metrics.workers().iter().map(|worker| worker.open()).collect();
         assert_eq!(open, [1, 1, 0]);
+    }
+
+    #[test]
+    fn who_is_back_for_what_only_it_has_acts() {
+        let mut space = Space::empty(Default::default(), SpaceNumber(9));
+        let states =
+            [MemberState::Fault { order: 1 }, MemberState::Returned { order: 2 }, MemberState::Active];
+        for (index, state) in (0..).zip(states) {
+            let address = ([127, 0, 0, 1], 19801 + index).into();
+            space.members.push(Member { address, incarnation: Incarnation(1), state });
+        }
+        for (ring, count) in [(&[][..], 0), (&[0], 0), (&[0, 1], 1), (&[0, 1, 2], 2)] {
+            space.rhs = ring.to_vec();
+            assert_eq!(acting(&space), count, "{ring:?}");
+        }
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl NodeMetrics {
         text.gauge("kumo_cluster_space_number", "Number of the hash space.", gauges.space.get())?;
         text.gauges(
             "kumo_cluster_servers",
-            "Attached servers by state.",
+            "Servers of the ring that is read, by state; returned: lost, and back for what only it has. One that is attached \
+             again is active when its copies are there.",
             "state",
             &[
                 ("active", gauges.active.get()),

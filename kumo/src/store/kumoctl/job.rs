@@ -35,7 +35,7 @@ pub enum JobOrder {
 pub async fn run(manager: SocketAddr, order: JobOrder, out: Out) -> Result<(), Failure> {
     let (request, done) = match order {
         JobOrder::Show => return show(manager, out).await,
-        JobOrder::Wait => return super::wait::run(manager, out).await,
+        JobOrder::Wait => return super::wait::follow(manager, out).await,
         JobOrder::Pause => (ControlRequest::Pause, "paused".to_owned()),
         JobOrder::Resume => (ControlRequest::Resume, "resumed".to_owned()),
         JobOrder::Cancel => (ControlRequest::Cancel, "cancelled".to_owned()),
@@ -65,7 +65,8 @@ fn limited(bytes: u64) -> String {
 /// Looks twice, because a rate is what happens in between.
 async fn show(manager: SocketAddr, out: Out) -> Result<(), Failure> {
     let mut job = JobView::of(&tool::stat(&[manager]).await?);
-    if let Some(before) = &job {
+    // One that is paused sends nothing.
+    if let Some(before) = job.as_ref().filter(|before| !before.job.paused) {
         let began = Instant::now();
         tokio::time::sleep(RATE_INTERVAL).await;
         // One that has ended meanwhile is shown as it was.
@@ -104,8 +105,11 @@ impl JobView {
         Some(JobView { job, awaited, stranded, rates: BTreeMap::new() })
     }
 
-    /// Takes the rates from how far it was that long ago.
+    /// Takes the rates from how far it was that long ago. None is one of now when it was paused meanwhile.
     fn measure(&mut self, before: &JobStat, since: Duration) {
+        if self.job.paused {
+            return;
+        }
         let earlier: BTreeMap<SocketAddr, u64> =
             before.servers.iter().map(|(address, one)| (*address, one.bytes_sent)).collect();
         let micros = since.as_micros().max(1);
@@ -279,7 +283,7 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-const NO_JOB: &str = "no replace is under way";
+pub const NO_JOB: &str = "no replace is under way";
 
 /// Long enough for servers to tell several times, which they do in steps; short enough to wait for.
 const RATE_INTERVAL: Duration = Duration::from_millis(2500);
@@ -351,6 +355,11 @@ mod tests {
         let table = moved.table();
         assert!(table.contains("2.0 KiB/s") && table.contains("2 s"), "{table}");
         assert!(!still.table().contains("/s"), "{}", still.table());
+        let mut paused = moving(at(6000));
+        paused.job.paused = true;
+        paused.measure(&before.job, RATE_INTERVAL);
+        let last = paused.table().lines().last().unwrap().to_owned();
+        assert!(last.split_whitespace().rev().take(2).eq(["-", "-"]), "neither rate nor time left: {last}");
         let mut unknown = moving(Progress { copies_done: 0, bytes_left: 0, ..at(6000) });
         unknown.measure(&before.job, RATE_INTERVAL);
         let table = unknown.table();

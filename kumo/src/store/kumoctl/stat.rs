@@ -16,11 +16,8 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     let attached = attached(&stat);
     let free = not_attached(&stat, &attached);
     out.result(value(&stat, &attached, &free), || {
-        let mut text = block(&stat, &attached, &free) + &wanted(&stat) + &damaged(&attached);
-        if verbose {
-            text += &more(&stat);
-        }
-        text
+        let text = block(&stat, &attached, &free) + &wanted(&stat) + &damaged(&attached);
+        text + &if verbose { more(&stat) } else { under_way(&stat) }
     })?;
     // Not part of the seed's block.
     if let Some(hint) = foreign_hint(&stat, manager) {
@@ -28,6 +25,12 @@ pub async fn run(manager: SocketAddr, verbose: bool, out: Out) -> Result<(), Fai
     }
     if let Some(hint) = lost_hint(&stat) {
         note(format!("kumoctl: {hint}"));
+    }
+    if let Some(hint) = back_hint(&stat, &attached, &free, manager) {
+        note(format!("kumoctl: {hint}"));
+    }
+    if let Some(risk) = risk_hint(&stat).filter(|_| !verbose && !out.is_json()) {
+        note(format!("kumoctl: {risk}"));
     }
     Ok(())
 }
@@ -41,6 +44,31 @@ fn lost_hint(stat: &Stat) -> Option<String> {
             last.join(" and ")
         )
     })
+}
+
+/// Lost servers that are there again, as after a power cut, and that nothing but an order brings in.
+fn back_hint(
+    stat: &Stat,
+    attached: &BTreeMap<SocketAddr, Attached>,
+    free: &BTreeSet<SocketAddr>,
+    manager: SocketAddr,
+) -> Option<String> {
+    // With a replace under way, or keys that nobody can reach, it would be refused.
+    if stat.auto_replace || stat.space.job.is_some() || !awaited(&stat.space).is_empty() {
+        return None;
+    }
+    let is_back = |address: &&SocketAddr| attached.contains_key(*address);
+    let wait = match free.iter().filter(is_back).count() {
+        0 => return None,
+        1 => "a server that was lost is back and waits".to_owned(),
+        back => format!("{back} servers that were lost are back and wait"),
+    };
+    Some(format!("{wait} to be attached: `kumoctl {manager} attach`"))
+}
+
+/// Whoever starts a single manager chose that risk, and is not told of it each time.
+fn risk_hint(stat: &Stat) -> Option<String> {
+    voters::risk(&stat.voters).filter(|_| stat.voters.len() > 1)
 }
 
 /// Managers that know nothing, and servers that do.
@@ -58,6 +86,8 @@ fn foreign_hint(stat: &Stat, manager: SocketAddr) -> Option<String> {
 /// A server of the hash space.
 pub struct Attached {
     pub state: &'static str,
+    /// It was lost as the last owner of something, is back, and acts for that alone until it is attached.
+    pub returned: bool,
     /// It is being brought in, or is on its way out.
     pub moving: Option<&'static str>,
     /// Its disk is full.
@@ -72,6 +102,7 @@ pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
         |address| stat.servers.iter().find(|server| server.connected && server.server.address == address);
     let shown = |address, (state, place)| Attached {
         state: shown::state(state),
+        returned: matches!(state, MemberState::Returned { .. }),
         full: heard(address).is_some_and(|server| server.full),
         unreadable: heard(address).map_or(0, |server| server.usage.unreadable),
         moving: match place {
@@ -100,8 +131,9 @@ fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet
     let mut text =
         format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
     for (address, one) in attached {
+        let back = if one.returned { ", back: serves what only it has" } else { "" };
         let trouble = if one.full { ", disk full" } else { "" };
-        text += &format!("  {address} ({}{trouble})\n", one.state);
+        text += &format!("  {address} ({}{back}{trouble})\n", one.state);
     }
     text += "not attached node:\n";
     for address in free {
@@ -149,17 +181,26 @@ pub fn only_wanted(stat: &Stat, detach: &[SocketAddr]) -> Option<String> {
     })
 }
 
+/// The replace under way, if there is one. While a fault is only being told to the servers nothing moves.
+fn under_way(stat: &Stat) -> String {
+    let job = JobView::of(stat).filter(|view| !view.job.switching || view.job.total.copies > 0);
+    job.map(|job| replace(Some(&job))).unwrap_or_default()
+}
+
+fn replace(job: Option<&JobView>) -> String {
+    let mut text = format!("replace:\n  {}\n", job.map_or("none".to_owned(), JobView::line));
+    if let Some(hindrance) = job.and_then(JobView::hindrance) {
+        text += &format!("  {hindrance}\n");
+    }
+    text
+}
+
 fn more(stat: &Stat) -> String {
     let mut text = format!("hash space number:\n  {}\n", stat.space.number);
     text += &voters::block(stat);
     text += &format!("gateways:\n  {}\n", stat.gateways);
     text += &format!("auto-replace:\n  {}\n", if stat.auto_replace { "on" } else { "off" });
-    let job = JobView::of(stat);
-    text += &format!("replace:\n  {}\n", job.as_ref().map_or("none".to_owned(), JobView::line));
-    if let Some(hindrance) = job.and_then(|job| job.hindrance()) {
-        text += &format!("  {hindrance}\n");
-    }
-    text
+    text + &replace(JobView::of(stat).as_ref())
 }
 
 fn value(
@@ -174,6 +215,7 @@ fn value(
             json!({
                 "address": address.to_string(),
                 "state": one.state,
+                "returned": one.returned,
                 "moving": one.moving,
                 "full": one.full,
                 "unreadable": one.unreadable,
@@ -208,7 +250,7 @@ fn strings<'a>(addresses: impl IntoIterator<Item = &'a SocketAddr>) -> Vec<Strin
 mod tests {
     use super::*;
     use kumo_cluster::control::ServerStat;
-    use kumo_cluster::{Clock, Incarnation, Member, Progress, Space, SpaceNumber, Usage};
+    use kumo_cluster::{Clock, Incarnation, Job, Member, Progress, Space, SpaceNumber, Usage};
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
@@ -290,6 +332,48 @@ mod tests {
         assert_eq!(lost_hint(&stat), None, "one that acts has it all");
         stat.space.members[0].state = MemberState::Fault { order: 2 };
         assert!(lost_hint(&stat).unwrap().contains("start 127.0.0.1:8000, lost last"));
+    }
+
+    #[test]
+    fn one_that_is_back_for_what_only_it_has_is_told_apart_and_to_be_attached() {
+        let mut stat = stat(vec![heard(8000), heard(8002)]);
+        let shown = |stat: &Stat| {
+            let attached = attached(stat);
+            let free = not_attached(stat, &attached);
+            (block(stat, &attached, &free), back_hint(stat, &attached, &free, address(19799)))
+        };
+        assert_eq!(shown(&stat).1, None, "8002 was never attached");
+        stat.space.members[0].state = MemberState::Returned { order: 2 };
+        let (text, hint) = shown(&stat);
+        assert!(text.contains("  127.0.0.1:8000 (fault, back: serves what only it has)\n"), "{text}");
+        assert_eq!(
+            hint.as_deref(),
+            Some("a server that was lost is back and waits to be attached: `kumoctl 127.0.0.1:19799 attach`")
+        );
+        let attached = &value(&stat, &attached(&stat), &BTreeSet::new())["attached"];
+        assert_eq!((&attached[0]["state"], &attached[0]["returned"]), (&json!("fault"), &json!(true)));
+        assert_eq!(attached[1]["returned"], false);
+        // Another life of the other one.
+        stat.servers.push(ServerStat {
+            server: ServerId { address: address(8001), incarnation: Incarnation(1) },
+            ..heard(8001)
+        });
+        assert!(
+            shown(&stat)
+                .1
+                .is_some_and(|hint| hint.starts_with("2 servers that were lost are back and wait "))
+        );
+        stat.space.job = Some(Job { full: false, paused: false, rate: 0 });
+        assert_eq!(shown(&stat).1, None, "that is what the replace is for");
+    }
+
+    #[test]
+    fn a_replace_under_way_is_told_behind_the_block() {
+        let mut stat = stat(vec![heard(8000)]);
+        assert_eq!(under_way(&stat), "", "nothing follows it");
+        stat.space.job = Some(Job { full: false, paused: true, rate: 0 });
+        assert_eq!(under_way(&stat), "replace:\n  replace 0.0 %, paused, not counted yet\n");
+        assert!(more(&stat).ends_with(&under_way(&stat)), "{}", more(&stat));
     }
 
     #[test]

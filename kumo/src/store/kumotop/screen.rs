@@ -201,7 +201,7 @@ fn fitting(room: u16, address: u16) -> Vec<usize> {
 fn cells(row: &Row, screen: &Screen, columns: &[usize]) -> ratatui::widgets::Row<'static> {
     let style = match (row.state, &row.report) {
         ("fault", _) | (_, None) => Style::new().fg(Color::Red),
-        ("joining" | "leaving", _) => Style::new().fg(Color::Yellow),
+        ("joining" | "leaving" | "fault, back", _) => Style::new().fg(Color::Yellow),
         ("active", _) => Style::new(),
         _other => Style::new().add_modifier(Modifier::DIM),
     };

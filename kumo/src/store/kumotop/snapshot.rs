@@ -43,6 +43,7 @@ impl Snapshot {
         let attached = attached(&self.stat);
         let row = |(&address, report): (&SocketAddr, &Option<ServerReport>)| {
             let state = match attached.get(&address) {
+                Some(one) if one.returned => "fault, back",
                 Some(one) => one.moving.filter(|_| one.state == "active").unwrap_or(one.state),
                 None => "not attached",
             };

@@ -44,7 +44,7 @@ impl Coverage {
     }
 }
 
-/// The points of all servers of a space.
+/// The points of all servers of a space, and how many copies act between them.
 pub fn ring(space: &Space) -> Value {
     let servers: Vec<Value> = space
         .places()
@@ -52,9 +52,7 @@ pub fn ring(space: &Space) -> Value {
         .map(|(address, (is, at))| {
             let mut places = points(address).map(|point| point.0);
             places.sort_unstable();
-            // 53 bits are what a number of JavaScript holds: rounding up would make the last one 1.
-            let places: Vec<f64> =
-                places.iter().map(|&place| (place >> 11) as f64 / (RING / 2048.0)).collect();
+            let places = places.map(on_the_ring).to_vec();
             json!({ "address": address.to_string(), "state": state(is), "place": place(at), "points": places })
         })
         .collect();
@@ -63,7 +61,30 @@ pub fn ring(space: &Space) -> Value {
         "copies": COPIES,
         "points_per_server": POINTS,
         "servers": servers,
+        "coverage": stretches(space),
     })
+}
+
+/// The ring from 0 to 1 in stretches of as many acting copies: where each ends. Which owners act is not for the page to
+/// know: it depends on who was lost last.
+fn stretches(space: &Space) -> Vec<Value> {
+    if space.rhs.is_empty() {
+        return Vec::new();
+    }
+    let mut found: Vec<(u64, usize)> = Vec::new();
+    for arc in Table::new(space).arcs() {
+        match found.last_mut() {
+            Some((to, copies)) if *copies == arc.readers.len() => *to = arc.last.0,
+            Some(_) | None => found.push((arc.last.0, arc.readers.len())),
+        }
+    }
+    let to = |last| if last == u64::MAX { 1.0 } else { on_the_ring(last) };
+    found.into_iter().map(|(last, copies)| json!({ "to": to(last), "copies": copies })).collect()
+}
+
+/// 53 bits are what a number of JavaScript holds: rounding up would make the last place 1.
+fn on_the_ring(place: u64) -> f64 {
+    (place >> 11) as f64 / (RING / 2048.0)
 }
 
 /// Places on the ring: 2 to the power of 64.
@@ -99,6 +120,41 @@ mod tests {
         assert!((sum - 1.0).abs() < 1e-9 && four.with_acting(2) > 0.3, "{sum}");
         let shares: f64 = (19801..=19804).map(|port| four.share(([127, 0, 0, 1], port).into())).sum();
         assert!((shares - 3.0).abs() < 1e-9, "{shares}");
+    }
+
+    #[test]
+    fn who_is_back_for_what_only_it_has_is_a_copy() {
+        let copies = |states: &[MemberState]| {
+            let space = space(states);
+            let parts = [0, 1].map(|copies| Coverage::new(&space).with_acting(copies));
+            (parts, ring(&space)["coverage"].clone())
+        };
+        let [first, second] = [1, 2].map(|order| MemberState::Fault { order });
+        assert_eq!(copies(&[first, second]), ([1.0, 0.0], json!([{ "to": 1.0, "copies": 0 }])));
+        let last = MemberState::Returned { order: 2 };
+        assert_eq!(copies(&[first, last]), ([0.0, 1.0], json!([{ "to": 1.0, "copies": 1 }])));
+        let earlier = MemberState::Returned { order: 1 };
+        assert_eq!(copies(&[earlier, second]).0, [1.0, 0.0], "it was not lost last");
+        assert_eq!(ring(&space(&[]))["coverage"], json!([]));
+    }
+
+    #[test]
+    fn the_stretches_of_the_ring_are_what_the_banner_sums_up() {
+        let up = MemberState::Active;
+        let [one, two] = [1, 2].map(|order| MemberState::Fault { order });
+        let space = space(&[up, up, one, two]);
+        let coverage = Coverage::new(&space);
+        let mut sums = [0.0; COPIES + 1];
+        let mut from = 0.0;
+        for stretch in ring(&space)["coverage"].as_array().expect("a list") {
+            let (to, copies) = (stretch["to"].as_f64().unwrap(), stretch["copies"].as_u64().unwrap());
+            sums[copies as usize] += to - from;
+            from = to;
+        }
+        assert_eq!(from, 1.0);
+        for (copies, sum) in sums.into_iter().enumerate() {
+            assert!((sum - coverage.with_acting(copies)).abs() < 1e-9, "{copies} copies: {sum}");
+        }
     }
 
     #[test]

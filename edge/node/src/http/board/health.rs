@@ -215,6 +215,11 @@ mod tests {
         assert_eq!(reasons, ["all of the ring has 2 copies instead of 3", "127.0.0.1:19803 is fault"]);
         assert_eq!(judged(&[up, lost, lost]).0, Level::OneLoss);
         assert_eq!(judged(&[lost; 3]).0, Level::Stopped);
+        // All were lost, and the last of them is back.
+        let (level, reasons) = judged(&[lost, MemberState::Returned { order: 2 }]);
+        assert_eq!(level, Level::OneLoss);
+        assert!(reasons[0].starts_with("all of the ring has one copy"), "{reasons:?}");
+        assert_eq!(reasons[2], "127.0.0.1:19802 is back for what only it has: attach it again");
         assert_eq!(judged(&[]).0, Level::Stopped);
         assert_eq!(judged(&[up]).0, Level::OneLoss);
     }

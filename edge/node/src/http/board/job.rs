@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 /// `before`: the job at the look before, so many seconds ago.
 pub fn value(job: &JobStat, before: Option<&JobStat>, seconds: f64) -> Value {
-    let before = before.filter(|before| before.total.job == job.total.job && seconds > 0.0);
+    // What servers told late is no rate of one that is paused.
+    let is_same = |before: &&JobStat| before.total.job == job.total.job && seconds > 0.0;
+    let before = before.filter(is_same).filter(|_| !job.paused);
     let speed = |now: &Progress, then: Option<&Progress>| {
         then.map(|then| now.bytes_sent.saturating_sub(then.bytes_sent) as f64 / seconds)
     };
     let of_all = speed(&job.total, before.map(|before| &before.total));
-    let left_ms = of_all.filter(|&speed| speed > 0.0 && !job.paused);
+    let left_ms = of_all.filter(|&speed| speed > 0.0);
     let left_ms = left_ms.map(|speed| (job.total.bytes_left as f64 / speed * 1000.0) as u64);
     let servers = job.servers.iter().map(|(address, now)| {
         let then = before.and_then(|before| before.servers.iter().find(|(other, _)| other == address));
@@ -80,6 +82,9 @@ mod tests {
         let second = value(&now, Some(&job(7, 1000, 6000)), 2.0);
         assert_eq!((&second["bytes_per_second"], &second["left_ms"]), (&json!(1000.0), &json!(4000)));
         assert_eq!(second["servers"][0]["bytes_per_second"], json!(1000.0));
+        let paused = value(&JobStat { paused: true, ..now.clone() }, Some(&job(7, 1000, 6000)), 2.0);
+        assert_eq!((&paused["bytes_per_second"], &paused["left_ms"]), (&json!(null), &json!(null)));
+        assert_eq!(paused["servers"][0]["bytes_per_second"], json!(null));
         let other = value(&now, Some(&job(6, 1000, 6000)), 2.0);
         assert_eq!(other["bytes_per_second"], json!(null), "another job says nothing about this one");
         let still = value(&now, Some(&now), 1.0);

@@ -40,6 +40,7 @@ export function showTiles(snapshot) {
   const tiles = [];
   if (store !== null) {
     const active = store.servers.filter((server) => server.state === "active" && server.place !== "joining").length;
+    const back = store.servers.filter((server) => server.state === "returned").length;
     const inRing = store.servers.filter((server) => server.place === "attached" || server.place === "leaving").length;
     const waiting = store.servers.filter((server) => server.place === "none").length;
     const { rates } = store;
@@ -47,7 +48,7 @@ export function showTiles(snapshot) {
     tiles.push(
       ["Operations a second", short(operations)],
       ["Latency p99", latency(rates?.p99_ms), `p50 ${latency(rates?.p50_ms)}`],
-      ["Servers active", `${active} of ${inRing}${waiting > 0 ? `, ${waiting} waiting` : ""}`],
+      ["Servers active", `${active} of ${inRing}${back > 0 ? `, ${back} back` : ""}${waiting > 0 ? `, ${waiting} waiting` : ""}`],
     );
   }
   if (cell !== null) {

@@ -51,7 +51,7 @@ function draw(store) {
   drawn = name;
   const owning = servers.filter((server) => server.place !== "joining");
   const joining = servers.filter((server) => server.place === "joining");
-  const coverage = covered(owning, ring.copies);
+  const coverage = covered(ring.coverage);
   const drawing = byId("ring-drawing");
   drawing.replaceChildren(
     svg("defs", {}, ...owning.filter(isLost).map(hatching)),
@@ -110,25 +110,9 @@ function hatching(server) {
   );
 }
 
-/** Stretches with the number of their owners that act, neighbours of one number joined. */
-function covered(servers, copies) {
-  const points = ordered(servers);
-  const found = [];
-  points.forEach(({ at }, index) => {
-    const owners = new Set();
-    for (let step = 0; step < points.length && owners.size < copies; step += 1) {
-      owners.add(points[(index + step) % points.length].server);
-    }
-    const acting = [...owners].filter((server) => !isLost(server)).length;
-    const from = index === 0 ? points[points.length - 1].at - 1 : points[index - 1].at;
-    const last = found[found.length - 1];
-    if (last !== undefined && last.copies === acting) {
-      last.to = at;
-    } else {
-      found.push({ from, to: at, copies: acting });
-    }
-  });
-  return found;
+/** Stretches with the number of their copies that act; each begins where the one before it ends. */
+function covered(stretches) {
+  return stretches.map((stretch, index) => ({ ...stretch, from: index === 0 ? 0 : stretches[index - 1].to }));
 }
 
 /** How much of the ring has how many copies, the fewest first. */
