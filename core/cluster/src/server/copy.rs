@@ -48,11 +48,30 @@ pub(super) struct Copy {
     /// them. That they are committed is not waited for: an owner whose disk is full may be what they wait for, and who
     /// leads next carries them forward.
     pub(super) waits: BTreeMap<StoreKey, Stamp>,
+    /// One of those came after the last bucket was sent, whose answer says that all before it is safe.
+    late: bool,
 }
 
 impl Copy {
     fn is_done(&self) -> bool {
-        self.is_all_sent() && self.bucket.is_none() && self.waits.is_empty()
+        self.is_all_sent() && self.bucket.is_none() && self.waits.is_empty() && !self.late
+    }
+
+    /// The receiver has it in that version, or a later one.
+    fn came(&mut self, key: &StoreKey, stamp: Stamp) {
+        if self.waits.get(key).is_some_and(|at| *at <= stamp) {
+            self.waits.remove(key);
+            self.late |= self.cursor.is_none();
+        }
+    }
+
+    /// What came late may not be safe yet: the end of the arc is compared once more, for its answer.
+    fn ends_again(&mut self) -> bool {
+        let again = self.late && self.waits.is_empty() && self.is_all_sent();
+        if again {
+            (self.late, self.cursor) = (false, Some(self.range.last));
+        }
+        again
     }
 
     /// There is nothing to start, though writes may have to be waited for.
@@ -106,20 +125,13 @@ impl Copies {
     /// All who are to have a write have it: nobody waits for it any more.
     pub fn arrived(&mut self, key: &StoreKey, stamp: Stamp) {
         self.unreadable.remove(key);
-        for copy in self.list.iter_mut().skip(self.next).filter(|copy| !copy.waits.is_empty()) {
-            if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
-                copy.waits.remove(key);
-            }
-        }
+        self.list.iter_mut().skip(self.next).for_each(|copy| copy.came(key, stamp));
     }
 
     /// That server has it: nothing of its own waits for it any more.
     pub fn taken(&mut self, to: ServerId, key: &StoreKey, stamp: Stamp) {
-        for copy in self.list.iter_mut().skip(self.next).filter(|copy| copy.to == to) {
-            if copy.waits.get(key).is_some_and(|at| *at <= stamp) {
-                copy.waits.remove(key);
-            }
-        }
+        let its = self.list.iter_mut().skip(self.next).filter(|copy| copy.to == to);
+        its.for_each(|copy| copy.came(key, stamp));
     }
 
     pub(super) fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
@@ -218,7 +230,8 @@ impl<S: Store> Server<S> {
                 Some(_) => self.copies.list[at].step_back(),
                 None => {}
             }
-            if self.copies.list[at].is_all_sent() {
+            let copy = &mut self.copies.list[at];
+            if copy.is_all_sent() && !copy.ends_again() {
                 continue;
             }
             self.copy_at = self.pace.waits_until(now);
@@ -550,7 +563,7 @@ impl<S: Store> Server<S> {
 impl Copy {
     fn new(to: ServerId, range: Range, ids: Passed) -> Copy {
         let (cursor, waits) = (Some(range.first), BTreeMap::new());
-        Copy { to, range, ids, ids_covered: None, cursor, narrow: None, bucket: None, waits }
+        Copy { to, range, ids, ids_covered: None, cursor, narrow: None, bucket: None, waits, late: false }
     }
 
     /// In a new space what was under way is not answered any more: that bucket comes again.

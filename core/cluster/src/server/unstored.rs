@@ -79,15 +79,21 @@ impl<S: Store> Server<S> {
         world.space.settled() && arc.readers.iter().any(|&one| Some(one) != world.me)
     }
 
-    /// How many of them nobody would have for good after the replace: those who do leave. Who comes to an arc gets them.
+    /// How many of them nobody else would have for good after the replace: all others do who leave. Who comes to an arc
+    /// gets them.
     pub(super) fn alone_in_memory(&self) -> u64 {
         let Some(world) = self.world.as_ref().filter(|world| world.space.job.is_some()) else { return 0 };
-        let leaves = |index: &u16| Some(*index) != world.me && !world.space.whs.contains(index);
-        let is_alone = |key: &&StoreKey| {
+        let stays = |index: u16| world.space.whs.contains(&index);
+        if !world.me.is_some_and(stays) {
+            return 0;
+        }
+        let is_alone = |key: &StoreKey| {
             let arc = world.arc(world.piece(key.hash));
-            arc.comers.is_empty() && arc.readers.iter().any(leaves)
+            let mut others = arc.readers.iter().filter(|&&one| Some(one) != world.me).peekable();
+            arc.comers.is_empty() && others.peek().is_some() && !others.any(|&one| stays(one))
         };
-        self.unstored.records.keys().filter(is_alone).count() as u64
+        let records = self.unstored.records.iter();
+        records.filter(|(key, record)| is_alone(key) && self.has(key, record.stamp)).count() as u64
     }
 
     /// When there is room again.

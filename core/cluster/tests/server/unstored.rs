@@ -123,14 +123,32 @@ fn those_who_come_are_given_it() {
 /// Those who have it on their disks leave, and nobody comes who would get it.
 #[test]
 fn those_who_leave_stay_until_there_is_room() {
-    let (mut house, _) = committed(set("a"));
+    let (mut house, key) = committed(set("a"));
+    // A third comes back, and has it.
     house.publish(|space| {
-        (space.whs, space.whs_since) = (vec![1], space.number);
+        (space.whs, space.whs_since) = (vec![1, 2, 3], space.number);
         space.job = Some(Job { full: false, paused: false, rate: 0 });
     });
     house.wait(5_000_000);
-    let progress = house.servers[1].progress();
-    assert_eq!((progress.copies_done + 1, progress.unreadable), (progress.copies, 1));
+    house.publish(|space| {
+        (space.earlier, space.old) = (space.rhs.clone(), vec![0]);
+        (space.rhs, space.job) = (space.whs.clone(), None);
+    });
+    house.publish(|space| (space.earlier, space.old) = (vec![], vec![]));
+    house.wait(1_000_000);
+    assert_eq!(house.owners(&key).len(), 3);
+    let mut left = |whs: &[u16]| {
+        house.publish(|space| {
+            (space.whs, space.whs_since) = (whs.to_vec(), space.number);
+            space.job = Some(Job { full: false, paused: false, rate: 0 });
+        });
+        house.wait(5_000_000);
+        let progress = house.servers[1].progress();
+        (progress.copies - progress.copies_done, progress.unreadable)
+    };
+    assert_eq!(left(&[1, 2]), (0, 0), "another one stays");
+    assert_eq!(left(&[2, 3]), (0, 0), "it leaves itself");
+    assert_eq!(left(&[1]), (1, 1));
     house.disks[1].fill(false);
     house.wait(1_000_000);
     let progress = house.servers[1].progress();
