@@ -15,8 +15,9 @@ use crate::shard::Shards;
 use bytes::Bytes;
 use kumo_cluster::{Fault, KeyHash, StoreKey};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, TryLockError};
+use std::time::Duration;
 
 impl Core {
     /// Writes the hints of closed segments and rewrites segments until nothing is to be done. `pace` is called
@@ -98,7 +99,8 @@ impl Core {
         if files.log.reserve.is_given() {
             files.log.trim()?;
         }
-        files.drop_segment(victim)?;
+        let Some(turn) = files.turn_to_remove(pace) else { return Ok(false) };
+        files.drop_segment(victim, turn)?;
         Ok(pace(0))
     }
 
@@ -367,8 +369,19 @@ impl Files {
         }
     }
 
-    fn drop_segment(&self, segment: &Segment) -> Result<(), Fault> {
-        let _turn = self.removing.lock().expect("no panic under this lock");
+    /// A backup keeps it for as long as it takes. None: stopped.
+    fn turn_to_remove(&self, pace: &mut dyn FnMut(u64) -> bool) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            match self.removing.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::WouldBlock) if pace(0) => std::thread::sleep(TURN_PERIOD),
+                Err(TryLockError::WouldBlock) => return None,
+                Err(TryLockError::Poisoned(_)) => panic!("no panic under this lock"),
+            }
+        }
+    }
+
+    fn drop_segment(&self, segment: &Segment, _turn: MutexGuard<'_, ()>) -> Result<(), Fault> {
         let (disk, folder) = (&self.folder.disk, &self.folder.path);
         let remove = |path: &Path| {
             // It may be gone since a try that failed later.
@@ -376,22 +389,26 @@ impl Files {
         };
         let failed = |error| fault("remove", &segment.path, &error);
         let remove_hint = || remove(&folder.join(hint_name(segment.number))).map_err(failed);
-        let damaged = segment.damaged.load(Ordering::Relaxed);
-        if !damaged {
-            // Its space may be what the roster lacks. Nothing is lost with it, should it end here.
-            remove_hint()?;
+        match self.leave_out(segment) {
+            // Its space may be what the roster lacks.
+            Err(Fault::Full) if !segment.damaged.load(Ordering::Relaxed) => {
+                remove_hint()?;
+                self.leave_out(segment)?;
+            }
+            left => left?,
         }
-        self.leave_out(segment)?;
         remove(&segment.path).and_then(|()| disk.sync_folder(folder)).map_err(failed)?;
-        if damaged {
-            // Not before: a start that found the segment without it would refuse the whole store.
-            remove_hint()?;
-        }
+        // Not before: a start that found the segment without it would read it, and refuse the whole store for what is
+        // damaged there and needed by nobody.
+        remove_hint()?;
         // Last: as long as its removal is not durable, markers that hide its records are kept.
         self.log.forget(segment.number);
         Ok(())
     }
 }
+
+/// Between two looks whether a backup is done.
+const TURN_PERIOD: Duration = Duration::from_millis(20);
 
 /// How much is rewritten between two looks at the clock.
 const PACE_BYTES: u64 = 1 << 20;

@@ -133,6 +133,67 @@ fn a_store_opens_wherever_the_removal_of_a_damaged_segment_ends() {
     assert!(ended > 20, "{ended}");
 }
 
+/// Few keys of large values, all of them written over: nobody reads the first segment, nor knows of its damage.
+fn garbage() -> (FaultyDisk, Core) {
+    let disk = FaultyDisk::default();
+    let (core, _) = open(&disk, Sync::Always).unwrap();
+    let put = |number: u64, clock: u64| {
+        core.put(key(number).hash, &key(number).key, &record(clock, 900)).unwrap();
+    };
+    (1..=6).for_each(|number| put(number, 8));
+    core.commit().unwrap();
+    let place = place_of(&core, UNREADABLE);
+    assert_eq!(place.segment, 1);
+    tend(&core);
+    disk.make_unreadable(&first(), u64::from(place.offset) + RECORD_BYTES as u64 + 20);
+    (1..=6).for_each(|number| put(number, 9));
+    core.commit().unwrap();
+    assert!(disk.names().contains(&first()));
+    (disk, core)
+}
+
+/// The damage is nobody's matter, as long as the segment has its hint or is gone.
+#[test]
+fn a_store_opens_wherever_the_removal_of_damaged_garbage_ends() {
+    let mut ended = 0;
+    for change in 1.. {
+        let mut due = false;
+        for crash in [Crash::Killed, Crash::PowerFailed] {
+            let (disk, core) = garbage();
+            let before = content(&core);
+            disk.plan(Plan::CrashAt(disk.changes() + change));
+            tend_all(&core);
+            due |= !disk.plan_is_due();
+            drop(core);
+            disk.crash(crash);
+            let context = format!("change {change}, {crash:?}");
+            let (core, _) = open(&disk, Sync::Always).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(content(&core) == before, "{context}");
+        }
+        if !due {
+            break;
+        }
+        ended += 1;
+    }
+    assert!(ended > 5, "{ended}");
+}
+
+/// Who is to end must not wait for a backup of a large store.
+#[test]
+fn a_stop_does_not_wait_for_a_backup() {
+    let (disk, core) = garbage();
+    let turn = core.files().unwrap().removing.lock().unwrap();
+    let mut looks = 0;
+    let stopped = core.tend(&mut |_| {
+        looks += 1;
+        looks < 20
+    });
+    assert!(stopped.is_ok() && disk.names().contains(&first()), "the backup may need it");
+    drop(turn);
+    tend_all(&core);
+    assert!(!disk.names().contains(&first()));
+}
+
 /// Its markers hide what an older one holds.
 #[test]
 fn a_damaged_segment_of_markers_stays_as_long_as_there_is_an_older_one() {
