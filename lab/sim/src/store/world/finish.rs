@@ -87,7 +87,13 @@ impl World {
         self.slots[slot].engine.set_full(true);
         self.run_until(self.now + WORK_MICROS);
         let until = self.now + PATIENCE_MICROS;
+        let others = self.slots[servers].iter().map(|slot| slot.address).filter(|one| *one != address);
+        let others: Vec<SocketAddr> = others.collect();
         while self.failure.is_none() && self.is_in(address) {
+            // Takes back what an operator left for the next replace, perhaps that all others leave.
+            let servers = others.clone();
+            self.ask(None, ControlRequest::Attach { servers, replace: false, accept_data_loss: false });
+            self.run_until(self.now + ASK_AGAIN_MICROS);
             if self.now >= until {
                 return Err(format!("waited in vain for n{slot}, whose disk is full, to be taken out"));
             }

@@ -59,7 +59,7 @@ pub struct World {
     /// Lives whose disk is gone.
     lost_lives: BTreeSet<kumo_cluster::Incarnation>,
     /// Servers that lost something with their power, and the life that did.
-    forgetful: BTreeMap<SocketAddr, kumo_cluster::Incarnation>,
+    forgetful: BTreeMap<SocketAddr, (kumo_cluster::Incarnation, SpaceNumber)>,
     /// Calls that were made in a space that all had adopted.
     in_space: BTreeMap<usize, SpaceNumber>,
     /// When all servers lost something with their power.
@@ -449,10 +449,11 @@ impl World {
         // All other owners were lost after it, and it goes on with what it had made safe: more than is promised to be borne.
         let mut members = space.members.iter().filter(|one| self.forgetful.contains_key(&one.address));
         self.excused |= members.any(|one| matches!(one.state, MemberState::Returned { .. }));
-        // A later life that is an owner has copied everything.
+        // A later life that is an owner has copied everything. A manager that starts again takes earlier spaces once more.
         if space.settled() && space.job.is_none() {
             for owner in space.rhs.iter().map(|&index| space.member(index)).filter(|one| one.is_active()) {
-                if self.forgetful.get(&owner.address).is_some_and(|life| *life != owner.incarnation) {
+                let is_later = |(life, known): &(_, _)| *life != owner.incarnation && space.number > *known;
+                if self.forgetful.get(&owner.address).is_some_and(is_later) {
                     self.forgetful.remove(&owner.address);
                 }
             }

@@ -116,7 +116,8 @@ impl World {
         self.kill(victim, true);
         let lost = self.slots[slot].engine.lose_power();
         if let Some(life) = life.filter(|_| lost > 0) {
-            self.forgetful.insert(life.address, life.incarnation);
+            let known = self.spaces.keys().next_back().copied().unwrap_or_default();
+            self.forgetful.insert(life.address, (life.incarnation, known));
         }
         self.trace.note(self.now, &[34, lost as u64], &[], || format!("{lost} changes are gone"));
         self.schedule.put(self.now + delay, Event::Start { slot });
