@@ -188,6 +188,8 @@ pub struct Plan {
     pub buffered: bool,
     /// Servers tell of what their disks did not store, and go on: a rule of the shell is left out.
     pub heedless: bool,
+    /// Rates of clocks: between these.
+    pub rate_permille: (u64, u64),
     /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
     pub strikes: BTreeMap<Fault, Vec<u64>>,
 }
@@ -231,6 +233,7 @@ impl Plan {
             named: false,
             buffered: false,
             heedless: false,
+            rate_permille: RATE_PERMILLE,
             chaos_micros,
             strikes: BTreeMap::new(),
         };
@@ -276,6 +279,8 @@ impl Plan {
 /// Managers of a cluster unless a run is about two, and gateways.
 const MANAGERS: usize = 3;
 pub const GATEWAYS: usize = 2;
+/// Leases hold while every clock's rate is within a tenth of what it should be: one may be slow beside one that is fast.
+const RATE_PERMILLE: (u64, u64) = (900, 1100);
 /// How long a connection bears a cut.
 const PATIENCE_MICROS: (u64, u64) = (200_000, 6_000_000);
 /// Before this the cluster forms and is attached undisturbed.

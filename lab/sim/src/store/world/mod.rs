@@ -293,7 +293,7 @@ impl World {
             clock: Clock::new(
                 random.below(day),
                 random.below(day / 1000),
-                random.between(RATE_PERMILLE_MIN, RATE_PERMILLE_MAX),
+                random.between(self.plan.rate_permille.0, self.plan.rate_permille.1),
             ),
             listener: None,
             disk: Disk::default(),
@@ -518,8 +518,5 @@ fn clip(thing: &impl std::fmt::Debug) -> String {
 
 /// Letters of one thing in the trace.
 const TEXT_MAX: usize = 700;
-/// Leases hold while every clock's rate is within a tenth of what it should be: one may be slow beside one that is fast.
-const RATE_PERMILLE_MIN: u64 = 900;
-const RATE_PERMILLE_MAX: u64 = 1100;
 /// When the first servers are attached: they are all there.
 const FIRST_ATTACH_MICROS: u64 = 1_300_000;

@@ -1,7 +1,7 @@
 //! Faults, as they strike. Each says whether it took effect: a fault that hit nothing is none.
 
 use super::processes::ProcessId;
-use super::{Event, Kind, RATE_PERMILLE_MAX, RATE_PERMILLE_MIN, World};
+use super::{Event, Kind, World};
 use crate::store::fault::Fault;
 use crate::store::trouble::Trouble;
 use kumo_cluster::Table;
@@ -280,7 +280,8 @@ impl World {
 
     fn clock_rate(&mut self) -> bool {
         let slot = self.draw(Fault::ClockRate, 0, 999) as usize % self.nodes().len();
-        let rate = self.draw(Fault::ClockRate, RATE_PERMILLE_MIN, RATE_PERMILLE_MAX);
+        let (slowest, fastest) = self.plan.rate_permille;
+        let rate = self.draw(Fault::ClockRate, slowest, fastest);
         self.slots[slot].clock.set_rate(self.now, rate);
         if let Some(id) = self.slots[slot].listener {
             self.arm(id);
