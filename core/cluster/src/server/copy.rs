@@ -48,7 +48,7 @@ pub(super) struct Copy {
     /// them. That they are committed is not waited for: an owner whose disk is full may be what they wait for, and who
     /// leads next carries them forward.
     pub(super) waits: BTreeMap<StoreKey, Stamp>,
-    /// One of those came after the last bucket was sent, whose answer says that all before it is safe.
+    /// Some of those came, perhaps after what the answer to the last bucket says to be safe.
     late: bool,
 }
 
@@ -61,11 +61,12 @@ impl Copy {
     fn came(&mut self, key: &StoreKey, stamp: Stamp) {
         if self.waits.get(key).is_some_and(|at| *at <= stamp) {
             self.waits.remove(key);
-            self.late |= self.cursor.is_none();
+            // Whatever is still to be sent: the receiver may answer that from what it noted before.
+            self.late = true;
         }
     }
 
-    /// What came late may not be safe yet: the end of the arc is compared once more, for its answer.
+    /// What came by itself may not be safe yet: the end of the arc is compared once more, for an answer of its own.
     fn ends_again(&mut self) -> bool {
         let again = self.late && self.waits.is_empty() && self.is_all_sent();
         if again {
