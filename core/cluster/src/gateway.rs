@@ -138,8 +138,11 @@ impl Gateway {
             }
             (Message::NewSpace { space }, _) => self.new_space(now, from, *space, effects),
             (Message::WantSpace { above }, _) => self.want_space(from, above, effects),
-            (Message::Registered { nonce, gateway }, Speaker::Manager(_)) => {
-                self.registered(now, nonce, gateway, effects);
+            // One of another cluster's cell is of no use in this one, where somebody else may have it.
+            (Message::Registered { nonce, gateway, cluster }, Speaker::Manager(_))
+                if self.cluster.is_none_or(|ours| ours == cluster) =>
+            {
+                self.registered(now, nonce, gateway, cluster, effects);
             }
             // Those of another cell must not take the place of this one's; and one without a cell knows of nobody.
             (Message::Managers { cluster, managers, master: _ }, Speaker::Manager(_))

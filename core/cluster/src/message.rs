@@ -371,9 +371,11 @@ pub enum Message {
     Register {
         nonce: u128,
     },
+    /// Of that cluster: another one counts its own.
     Registered {
         nonce: u128,
         gateway: GatewayId,
+        cluster: CellId,
     },
     GatewayAlive {
         gateway: GatewayId,
@@ -501,7 +503,7 @@ wire_enum!(Message {
     22 = Alive(alive),
     23 = Lease { sent, micros, unix_millis },
     24 = Register { nonce },
-    25 = Registered { nonce, gateway },
+    25 = Registered { nonce, gateway, cluster },
     26 = GatewayAlive { gateway, space },
     27 = Managers { cluster, managers, master },
     28 = Unwelcome { reason },

@@ -84,6 +84,12 @@ pub enum Mutation {
     FirstLostLeads,
     /// A restarted server serves what the life before it was to drop.
     LeftoversForgotten,
+    /// A rebuild does not wait for all who act in the ring that it takes.
+    RebuiltTooSoon,
+    /// A new generation of numbers is told to everybody before all who act keep it.
+    RisenTold,
+    /// After a rebuild gateways get ids that the cell of before had given to others.
+    GatewaysNumberedAgain,
 }
 
 /// The rule that a core leaves out, if any.

@@ -268,7 +268,7 @@ fn messages() -> Vec<Message> {
         Message::Alive(Box::new(alive())),
         Message::Lease { sent: Time(1), micros: 2, unix_millis: 3 },
         Message::Register { nonce: 1 },
-        Message::Registered { nonce: 1, gateway: GatewayId(3) },
+        Message::Registered { nonce: 1, gateway: GatewayId(3), cluster: CellId(9) },
         Message::GatewayAlive { gateway: GatewayId(3), space: number },
         Message::Managers { cluster: CellId(9), managers: vec![address(1)], master: Some(address(2)) },
         Message::Backup { suffix: "20081203".to_owned() },
@@ -396,6 +396,7 @@ fn commands() -> Vec<Command> {
         Command::Dismiss { term: 1, voter: address(1) },
         Command::Remembered { term: 1, number },
         Command::Forgotten { term: 1, number, server: address(1), knows: number },
+        Command::Witnessed { term: 1, number },
     ]
 }
 

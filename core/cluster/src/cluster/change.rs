@@ -90,6 +90,9 @@ impl Cluster {
         author: Author,
     ) -> Result<(), Objection> {
         self.may_begin()?;
+        if !accept_loss {
+            self.witnessed()?;
+        }
         if above.0 >= FOREIGN_NUMBERS_MAX {
             return Err(Objection::BadSpace);
         }
@@ -156,6 +159,7 @@ impl Cluster {
 
     pub(super) fn full_replace(&mut self, entry: Entry) -> Result<(), Objection> {
         self.may_begin()?;
+        self.witnessed()?;
         if self.space.rhs.is_empty() {
             return Err(Objection::Nothing);
         }
@@ -260,7 +264,8 @@ impl Cluster {
 
     /// The number begins a generation above the one that the servers here know, and so above those of servers that are
     /// not here. All gateways of either cell are expired, by a floor
-    /// that begins a generation above any id the earlier cell can have issued.
+    /// that begins a generation above any id the earlier cell can have issued: who got one knows a space that some server
+    /// here keeps. (See [`Cluster::risen`].)
     pub(super) fn rebuild(&mut self, entry: Entry, space: Space) -> Result<(), Objection> {
         if !self.space.members.is_empty() || space.members.is_empty() {
             return Err(Objection::NotEmpty);
@@ -271,7 +276,8 @@ impl Cluster {
             return Err(Objection::BadSpace);
         }
         let generation = (space.number.0.max(self.gateway_last.0) >> GENERATION_SHIFT) as u32 + 1;
-        let floor = GatewayId(numbered(generation, 1));
+        let again = self.broken.is(Mutation::GatewaysNumberedAgain);
+        let floor = GatewayId(numbered(generation - u32::from(again), 1));
         let before = self.clone();
         let number = SpaceNumber(numbered(generation, 0)).max(self.space.number);
         self.space = Space { number, gateway_floor: floor, gateways: Vec::new(), ..space };
@@ -284,7 +290,13 @@ impl Cluster {
             *self = before;
             return Err(Objection::BadSpace);
         }
+        self.risen = Some(self.space.number);
         Ok(())
+    }
+
+    /// Who came now would keep a space that those who are there may lose. Only when they are given up anyway nobody asks.
+    fn witnessed(&self) -> Result<(), Objection> {
+        self.risen().map_or(Ok(()), |_| Err(Objection::Unwitnessed))
     }
 
     fn may_begin(&self) -> Result<(), Objection> {

@@ -35,6 +35,8 @@ pub enum Command {
     Remembered { term: u64, number: SpaceNumber },
     /// That server does.
     Forgotten { term: u64, number: SpaceNumber, server: SocketAddr, knows: SpaceNumber },
+    /// All who act in that space keep the one that began its generation of numbers, or a later one.
+    Witnessed { term: u64, number: SpaceNumber },
 }
 
 /// A master's first command.
@@ -151,6 +153,8 @@ pub enum Objection {
     FewCopies,
     #[error("the cell was recovered, and servers may know of a hash space that it has forgotten")]
     InDoubt,
+    #[error("the hash space was rebuilt or recovered, and not all servers have the new one yet")]
+    Unwitnessed,
 }
 
 wire_enum!(Command {
@@ -166,6 +170,7 @@ wire_enum!(Command {
     10 = Dismiss { term, voter },
     11 = Remembered { term, number },
     12 = Forgotten { term, number, server, knows },
+    13 = Witnessed { term, number },
 });
 wire_struct!(Lead { after, life, cluster, lease_micros, auto_replace });
 wire_enum!(Order {
@@ -206,4 +211,5 @@ wire_enum!(Objection {
     19 = TooManyRecruits,
     20 = FewCopies,
     21 = InDoubt,
+    22 = Unwitnessed,
 });

@@ -31,6 +31,7 @@ impl Cluster {
         let fresh = Doubt { from, upto: self.space.number, known_by: None };
         let doubt = self.doubt.map_or(fresh, |before| Doubt { upto: fresh.upto, ..before });
         self.doubt = Some(doubt).filter(|_| !self.space.members.is_empty());
+        self.risen = self.doubt.map(|_| self.space.number);
     }
 
     pub(super) fn certain(&self) -> Result<(), Objection> {

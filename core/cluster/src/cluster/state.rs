@@ -56,6 +56,9 @@ pub struct Cluster {
     pub(super) gateway_last: GatewayId,
     /// Since a recovery, until it is known that it lost no space that a server knows.
     pub(super) doubt: Option<Doubt>,
+    /// The space whose number began a generation, by a rebuild or a recovery, until it is known that all who act keep it, or
+    /// a later one.
+    pub(super) risen: Option<SpaceNumber>,
     /// Replicas in servers' processes, with the servers: all other members of the cell are managers.
     recruited: BTreeMap<SocketAddr, SocketAddr>,
     /// Outcomes of this term's last orders by ticket, for the master that put them up.
@@ -92,6 +95,7 @@ impl Cluster {
             nonces: BTreeMap::new(),
             gateway_last: GatewayId(0),
             doubt: None,
+            risen: None,
             recruited: BTreeMap::new(),
             answers: BTreeMap::new(),
             ticket_floor: 0,
@@ -162,6 +166,13 @@ impl Cluster {
     /// Whether servers may know of a space that a recovery of the cell has lost. Nobody is handed a space until then.
     pub fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
+    }
+
+    /// The space that began a generation of numbers, if servers that act may not keep it yet. Were all managers lost now,
+    /// a rebuild might begin where this generation did, and hand out its numbers again: so only those who act are told of
+    /// a space until then, and gateways get no ids.
+    pub fn risen(&self) -> Option<SpaceNumber> {
+        self.risen.filter(|_| !self.broken.is(Mutation::RisenTold))
     }
 
     /// What became of the order with that ticket in this term.
@@ -238,6 +249,11 @@ impl Cluster {
                 self.in_term(term)?;
                 self.at(number)?;
                 self.forgotten(server, knows)
+            }
+            Command::Witnessed { term, number } => {
+                self.in_term(term)?;
+                self.at(number)?;
+                self.risen.take().map(|_| ()).ok_or(Objection::Nothing)
             }
         }
     }
@@ -392,6 +408,7 @@ impl Cluster {
             (self.attach_wanted.union(&self.errand.attach).count() <= MEMBERS_MAX, "wishes are limited"),
             (self.taken_out.len() <= MEMBERS_MAX, "those taken out are limited"),
             (self.doubt.is_none_or(|doubt| doubt.upto == space.number), "no space follows one in doubt"),
+            (self.risen.is_none_or(|risen| risen <= space.number), "what rose is not in the future"),
             (self.recruited.len() <= RECRUITED_MAX, "recruited voters are limited"),
         ];
         rules.into_iter().find(|(kept, _)| !kept).map(|(_, rule)| rule)
@@ -473,6 +490,7 @@ struct Kept {
     gateways: Vec<(GatewayId, u128)>,
     gateway_last: GatewayId,
     doubt: Option<Doubt>,
+    risen: Option<SpaceNumber>,
     recruited: Vec<(SocketAddr, SocketAddr)>,
     answers: Vec<(u64, Option<Objection>)>,
     ticket_floor: u64,
@@ -498,6 +516,7 @@ wire_struct!(Kept {
     gateways,
     gateway_last,
     doubt,
+    risen,
     recruited,
     answers,
     ticket_floor,
@@ -525,6 +544,7 @@ impl Kept {
             gateways: cluster.gateways.iter().map(|(&id, &nonce)| (id, nonce)).collect(),
             gateway_last: cluster.gateway_last,
             doubt: cluster.doubt,
+            risen: cluster.risen,
             recruited: cluster.recruited.iter().map(|(&voter, &server)| (voter, server)).collect(),
             answers: cluster.answers.iter().map(|(&ticket, done)| (ticket, done.err())).collect(),
             ticket_floor: cluster.ticket_floor,
@@ -557,6 +577,7 @@ impl Kept {
             gateways: self.gateways.into_iter().collect(),
             gateway_last: self.gateway_last,
             doubt: self.doubt,
+            risen: self.risen,
             recruited: self.recruited.into_iter().collect(),
             answers: self
                 .answers

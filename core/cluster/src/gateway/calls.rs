@@ -32,7 +32,14 @@ impl Gateway {
 
     /// Gives those that wait for it a seq, in the order they came, and sends them.
     pub(super) fn place(&mut self, now: Time, effects: &mut Vec<GatewayEffect>) {
-        if self.id().is_none() || self.route.is_none() {
+        if self.id().is_none() {
+            // Managers issue none before there are servers.
+            if self.route.as_ref().is_some_and(|route| route.space.members.is_empty()) {
+                self.turn_all_down(effects);
+            }
+            return;
+        }
+        if self.route.is_none() {
             return;
         }
         self.place_flushes(effects);
@@ -42,6 +49,13 @@ impl Gateway {
             call.stands = Stands::Paused;
             self.send(now, slot, effects);
         }
+    }
+
+    fn turn_all_down(&mut self, effects: &mut Vec<GatewayEffect>) {
+        while let Some(slot) = self.slots.first(Wait::Place) {
+            self.turned_down(slot, GatewayError::NoServers, effects);
+        }
+        self.turn_flushes_down(effects);
     }
 
     /// The next try of a call that is in nobody's hands.

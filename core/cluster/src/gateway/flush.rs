@@ -74,18 +74,22 @@ impl Gateway {
             sent: false,
         };
         self.flushes.open.insert(ticket, flush);
-        self.place_flushes(effects);
+        self.place(now, effects);
     }
 
     /// Gives those that wait for it a seq, and sends them.
     pub(super) fn place_flushes(&mut self, effects: &mut Vec<GatewayEffect>) {
-        if self.id().is_none() || self.route.is_none() {
-            return;
-        }
         for ticket in self.flushes.tickets(|flush| flush.seq.is_none()) {
             let flush = self.flushes.open.get_mut(&ticket).expect("it was just listed");
             flush.seq = Some(self.window.reserve());
             self.begin_flush(ticket, effects);
+        }
+    }
+
+    /// There is nothing to flush.
+    pub(super) fn turn_flushes_down(&mut self, effects: &mut Vec<GatewayEffect>) {
+        for ticket in self.flushes.tickets(|flush| flush.seq.is_none()) {
+            self.flushed(ticket, Err(GatewayError::NoServers), effects);
         }
     }
 

@@ -5,7 +5,7 @@ use super::route::Route;
 use super::slots::Wait;
 use super::{Gateway, Speaker};
 use crate::{GatewayEffect, GatewayError, GatewayId, GatewayNote, Message, ServerId, Space, SpaceNumber};
-use kumo_paxos::Time;
+use kumo_paxos::{CellId, Time};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -43,11 +43,13 @@ impl Gateway {
         now: Time,
         nonce: u128,
         gateway: GatewayId,
+        cluster: CellId,
         effects: &mut Vec<GatewayEffect>,
     ) {
         if !self.managers.registered(nonce, gateway) {
             return;
         }
+        self.cluster = Some(cluster);
         effects.push(GatewayEffect::Note(GatewayNote::Registered { gateway }));
         if self.space().is_some_and(|space| space.expired(gateway)) {
             return self.expired(now, effects);

@@ -4,12 +4,14 @@ use super::orders::{Hindrance, is_foreign, lost};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
+use crate::cluster::authorities;
 use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat, check_suffix};
 use crate::{
-    Cluster, Command, ManagerEffect, Member, Message, Objection, Order, ServerId, Space, SpaceNumber, Usage,
+    Cluster, Command, ManagerEffect, Message, Mutation, Objection, Order, ServerId, Space, SpaceNumber,
+    Table, Usage,
 };
 use kumo_paxos::Time;
-use kumo_session::ConnectionId;
+use kumo_session::{ConnectionId, GENERATION_SHIFT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -242,6 +244,9 @@ impl Manager {
                 None => Served::NotYet,
             };
         }
+        if cluster.risen().is_some() && waiting.ordered.is_none() && waits_for_witnesses(&waiting.request) {
+            return Served::NotYet;
+        }
         let lost_since = waiting.lost_since(cluster.space());
         if waiting.ordered.is_none() && !lost_since.is_empty() {
             let names: Vec<String> = lost_since.iter().map(SocketAddr::to_string).collect();
@@ -411,6 +416,9 @@ impl Manager {
         if let Some(why) = self.in_doubt(cluster).filter(|_| waiting.ordered.is_none()) {
             return why.to_owned();
         }
+        if cluster.risen().is_some() && waiting.ordered.is_none() && waits_for_witnesses(&waiting.request) {
+            return Objection::Unwitnessed.to_string();
+        }
         match (&waiting.ordered, &waiting.request, self.led_elsewhere()) {
             (Some(_), _, _) => "the managers have not agreed in time; it may still be done".to_owned(),
             (None, ControlRequest::Rebuild { .. }, Some(server)) => format!(
@@ -436,7 +444,8 @@ impl Manager {
         )
     }
 
-    /// Who acts in that space and is not connected, neither in that life nor in a later one on the same store.
+    /// Who acts in that space, or was the last that was lost of keys for which none acts, and is not connected, neither in
+    /// that life nor in a later one on the same store.
     fn missing(&self, space: Option<&Space>) -> Vec<SocketAddr> {
         let Some(space) = space else { return Vec::new() };
         let there = |id: ServerId| {
@@ -444,8 +453,10 @@ impl Manager {
                 heard.alive.server == id || heard.alive.previous.contains(&id.incarnation)
             })
         };
-        let acting = space.members.iter().map(Member::id).filter(|&id| acts(space, id));
-        acting.filter(|&id| !there(id)).map(|id| id.address).collect()
+        let lost_last = authorities(space, &Table::new(space));
+        let indexes = (0..space.members.len() as u16)
+            .filter(|index| lost_last.contains(index) || acts(space, space.server(*index)));
+        indexes.map(|index| space.server(index)).filter(|&id| !there(id)).map(|id| id.address).collect()
     }
 
     /// Asks the server that holds the newest space for it.
@@ -471,10 +482,16 @@ impl Manager {
             return Err(Hindrance::Refused("no connected server holds a hash space".to_owned()));
         };
         if let Some(space) = self.desk.offered.as_ref().filter(|space| space.number >= newest.alive.space) {
-            if !accept_data_loss && !self.missing(Some(space)).is_empty() {
+            let waits = !accept_data_loss && !self.settings.broken.is(Mutation::RebuiltTooSoon);
+            if waits && !self.missing(Some(space)).is_empty() {
                 return Err(Hindrance::NotYet);
             }
-            return Ok(Order::Rebuild { space: space.clone() });
+            let mut space = space.clone();
+            if accept_data_loss && !self.missing(Some(&space)).is_empty() {
+                // What the missing ones know may be of a rebuild that nobody here has heard of.
+                space.number.0 = space.number.0.saturating_add(UNHEARD << GENERATION_SHIFT);
+            }
+            return Ok(Order::Rebuild { space });
         }
         if let (Some(connection), true) =
             (newest.connection, self.desk.asked_for_space.is_none_or(|at| now.since(at) >= ASK_AGAIN_MICROS))
@@ -516,9 +533,30 @@ fn is_about_the_space(request: &ControlRequest) -> bool {
     }
 }
 
+/// It begins a replace. Who gives up what is lost may have nobody left to wait for.
+fn waits_for_witnesses(request: &ControlRequest) -> bool {
+    match request {
+        ControlRequest::Attach { replace, accept_data_loss, .. } => *replace && !accept_data_loss,
+        ControlRequest::Detach { replace, .. } => *replace,
+        ControlRequest::Replace | ControlRequest::FullReplace => true,
+        ControlRequest::Stat
+        | ControlRequest::Plan { .. }
+        | ControlRequest::Backup { .. }
+        | ControlRequest::AutoReplace { .. }
+        | ControlRequest::Pause
+        | ControlRequest::Resume
+        | ControlRequest::Cancel
+        | ControlRequest::Rate { .. }
+        | ControlRequest::Rebuild { .. } => false,
+    }
+}
+
 /// What is left to do when the cell has forgotten how the data lie.
 const REBUILD: &str =
     "stop all managers, move their --data folders away, start them, and order `kumoctl MANAGER rebuild`";
+
+/// So many generations of numbers are left to those who are given up.
+const UNHEARD: u64 = 16;
 
 const LED_ELSEWHERE: &str = "another manager leads now";
 

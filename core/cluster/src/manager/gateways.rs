@@ -75,7 +75,7 @@ impl Manager {
         if new {
             effects.push(ManagerEffect::Send(connection, self.managers(cluster)));
         }
-        if cluster.doubt().is_none() {
+        if self.may_know(connection, cluster) {
             self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
         }
         true
@@ -88,6 +88,11 @@ impl Manager {
         cluster: &Cluster,
         effects: &mut Vec<ManagerEffect>,
     ) {
+        // A cell without members may be a new one, that counts ids from the beginning while gateways of the one before live.
+        if cluster.space().members.is_empty() || cluster.risen().is_some() {
+            return;
+        }
+        let name = cluster.space().cluster;
         let Some(term) = self.reign.as_mut().and_then(|reign| reign.own()) else { return };
         self.registrations.waiting.retain(|&nonce, &mut connection| {
             let topic = Topic::Register(nonce);
@@ -97,7 +102,8 @@ impl Manager {
             };
             term.forget(topic);
             term.gateway_heard.insert(gateway, now);
-            effects.push(ManagerEffect::Send(connection, Message::Registered { nonce, gateway }));
+            effects
+                .push(ManagerEffect::Send(connection, Message::Registered { nonce, gateway, cluster: name }));
             false
         });
     }

@@ -9,7 +9,8 @@
 //! an earlier master can have granted before it declares anyone fault. `peers.rs` has the connections, `failures.rs`
 //! finds who is lost and who is back, `progress.rs` moves a replace on, `gateways.rs` issues and expires ids, `desk.rs`
 //! answers operators, `recruit.rs` finds further voters, `orders.rs` says what their wishes mean now,
-//! `plan.rs` what one would move, `doubt.rs` finds out whether a recovery of the cell lost what servers know.
+//! `plan.rs` what one would move, `doubt.rs` finds out whether a recovery of the cell lost what servers know,
+//! `witness.rs` whether those who act keep the generation of numbers that one began.
 
 mod desk;
 mod doubt;
@@ -22,6 +23,7 @@ mod progress;
 mod recruit;
 mod reign;
 mod state;
+mod witness;
 
 pub use recruit::recruits_wanted;
 pub use state::Manager;

@@ -159,7 +159,8 @@ impl Manager {
     pub(super) fn auto_replace(&mut self, now: Time, cluster: &Cluster, effects: &mut Vec<ManagerEffect>) {
         self.note_refusal(cluster, effects);
         let space = cluster.space();
-        let wanted = cluster.auto_replace() && space.settled() && space.job.is_none();
+        let may_begin = space.settled() && space.job.is_none() && cluster.risen().is_none();
+        let wanted = cluster.auto_replace() && may_begin;
         // Whoever restarted will be lost in a moment, and can be attached then.
         let restarted =
             wanted && self.peers.connected().any(|heard| matches!(place(heard, space), Place::Succeeds));

@@ -343,7 +343,8 @@ impl Manager {
         let since = before.map_or(now, |heard| heard.since);
         self.peers.servers.insert(server, Heard { alive, at: now, since, connection: Some(connection) });
         // Who was never attached keeps no space but one that names it.
-        if (belongs || cluster.space().index_of(server).is_some()) && cluster.doubt().is_none() {
+        let keeps = belongs || cluster.space().index_of(server).is_some();
+        if keeps && self.may_know(connection, cluster) {
             self.peers.bring_up_to_date(now, connection, has, cluster.space(), effects);
         }
         // One that knows of a later space may be led by others, whose cell was rebuilt from what the servers had: what that

@@ -87,6 +87,7 @@ pub(super) enum Topic {
     Auto,
     Cancel,
     Doubt,
+    Witness,
     Recruit,
     Register(u128),
     Order(u64),

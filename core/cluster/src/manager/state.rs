@@ -29,6 +29,8 @@ pub struct Manager {
     space: SpaceNumber,
     /// The replace that was noted last gives up what is lost.
     loss_accepted: bool,
+    /// The space is not for everybody yet.
+    withheld: bool,
     /// It was noted that a server knows what this cell has forgotten.
     pub(super) forgotten: bool,
     /// When to act next.
@@ -50,6 +52,7 @@ impl Manager {
             desk: Desk::default(),
             space: SpaceNumber(0),
             loss_accepted: false,
+            withheld: false,
             forgotten: false,
             tick: None,
             awake_since: now,
@@ -117,14 +120,23 @@ impl Manager {
         let answered = self.desk.has_answer(cluster) || self.registrations.has_answer(cluster);
         self.note_forgotten(cluster, effects);
         let space = cluster.space();
-        if space.number <= self.space || cluster.doubt().is_some() {
+        if cluster.doubt().is_some() {
             return term || answered;
+        }
+        let was_withheld = std::mem::replace(&mut self.withheld, cluster.risen().is_some());
+        let (is_new, shown) = (space.number > self.space, was_withheld && !self.withheld);
+        if is_new || shown {
+            for connection in self.peers.followers() {
+                if self.may_know(connection, cluster) {
+                    self.peers.push_space(now, connection, space, effects);
+                }
+            }
+        }
+        if !is_new {
+            return term || answered || shown;
         }
         self.space = space.number;
         self.peers.forget_strangers(space);
-        for connection in self.peers.followers() {
-            self.peers.push_space(now, connection, space, effects);
-        }
         effects.push(ManagerEffect::Note(ManagerNote::Space { space: space.clone() }));
         if !std::mem::replace(&mut self.loss_accepted, cluster.loss_accepted()) && self.loss_accepted {
             let given_up = given_up(space).map(ManagerNote::LossAccepted);
@@ -168,8 +180,8 @@ impl Manager {
                 self.gateway_alive(now, connection, gateway, space, cluster, effects);
             }
             Message::WantSpace { above } => {
-                let certain = cluster.doubt().is_none();
-                if certain && self.peers.knows(connection) && cluster.space().number > above {
+                let may_know = self.peers.knows(connection) && self.may_know(connection, cluster);
+                if may_know && cluster.space().number > above {
                     self.peers.push_space(now, connection, cluster.space(), effects);
                 }
             }
@@ -230,6 +242,7 @@ impl Manager {
             self.recruit(now, cluster, effects);
         } else if leads {
             self.find_failures(now, cluster, effects);
+            self.witness(now, cluster, effects);
             self.move_replace(now, cluster, effects);
             self.serve_registrations(now, cluster, effects);
             self.expire_gateways(now, cluster, effects);

@@ -287,7 +287,7 @@ impl World {
         let answer = match message {
             Message::Register { nonce } => {
                 let gateway = self.shared.register(nonce);
-                Message::Registered { nonce, gateway }
+                Message::Registered { nonce, gateway, cluster: newest.cluster }
             }
             Message::WantSpace { above } if newest.number > above => Message::new_space(newest),
             // A manager sends what is missing; now and then it lags.

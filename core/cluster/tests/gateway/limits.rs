@@ -56,7 +56,7 @@ fn signs_of_life_come_in_time_whatever_is_set() {
     let manager = SocketAddr::from(([10, 0, 0, 2], 1));
     let mut gateway = Gateway::new(settings, Time(0));
     gateway.step(Time(0), GatewayInput::ManagerUp(manager), &mut Vec::new());
-    let registered = Message::Registered { nonce, gateway: GatewayId(1) };
+    let registered = Message::Registered { nonce, gateway: GatewayId(1), cluster: crate::names::CLUSTER };
     gateway.step(Time(0), GatewayInput::Manager(manager, registered), &mut Vec::new());
     let mut signs = 0;
     for now in (0..60).map(|second| Time(second * 1_000_000)) {

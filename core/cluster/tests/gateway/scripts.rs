@@ -68,7 +68,8 @@ impl Stage {
             ["up"] => return self.step(GatewayInput::ManagerUp(from)),
             ["down"] => return self.step(GatewayInput::ManagerDown(from)),
             ["registered", nonce, id] => {
-                Message::Registered { nonce: number(nonce).into(), gateway: GatewayId(number(id)) }
+                let (nonce, gateway) = (number(nonce).into(), GatewayId(number(id)));
+                Message::Registered { nonce, gateway, cluster: crate::names::CLUSTER }
             }
             ["lists", all] => {
                 let managers = all.bytes().map(|one| manager(one - b'0')).collect();

@@ -17,4 +17,5 @@ mod server;
 mod switches;
 mod watch;
 mod wishes;
+mod witness;
 mod world;

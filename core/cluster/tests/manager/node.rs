@@ -399,7 +399,7 @@ fn a_gateway_is_registered_once_and_expires_in_silence() {
     for _ in 0..2 {
         bench.step(ManagerInput::From(ConnectionId(50), Message::Register { nonce: 5 }));
     }
-    let registered = Message::Registered { nonce: 5, gateway: GatewayId(1) };
+    let registered = Message::Registered { nonce: 5, gateway: GatewayId(1), cluster: CELL };
     assert_eq!(bench.sent.iter().filter(|(_, message)| *message == registered).count(), 2);
     let one = [(1, server(1, 1))];
     for _ in 0..10 {

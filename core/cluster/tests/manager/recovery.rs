@@ -203,6 +203,10 @@ fn an_order_waits_until_nothing_is_in_doubt() {
     hear(&mut bench, 6_000_000, &[1, 2, 3], knew);
     assert!(bench.answers.is_empty());
     hear(&mut bench, 300_000, &[1, 2, 3], knew);
+    assert_eq!(bench.log.cluster.doubt(), None);
+    assert!(bench.answers.is_empty(), "not all have the new space");
+    let number = bench.log.number();
+    hear(&mut bench, 300_000, &[1, 2, 3], number);
     assert_eq!(bench.answers, [ControlAnswer::Done]);
 }
 

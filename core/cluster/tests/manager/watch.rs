@@ -94,7 +94,8 @@ impl Watch {
             | Command::Recruit { .. }
             | Command::Dismiss { .. }
             | Command::Remembered { .. }
-            | Command::Forgotten { .. } => {}
+            | Command::Forgotten { .. }
+            | Command::Witnessed { .. } => {}
         }
     }
 
