@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 21] = [
+const CAUGHT: [(Mutation, Focus, u64); 24] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -27,6 +27,9 @@ const CAUGHT: [(Mutation, Focus, u64); 21] = [
     (Mutation::FlushAgain, Focus::Flush, 80),
     (Mutation::FirstLostLeads, Focus::Blackout, 60),
     (Mutation::FewCopiesTaken, Focus::Copies, 20),
+    (Mutation::RebuiltTooSoon, Focus::Rebuild, 60),
+    (Mutation::RisenTold, Focus::Rebuild, 20),
+    (Mutation::GatewaysNumberedAgain, Focus::Rebuild, 100),
 ];
 
 #[test]

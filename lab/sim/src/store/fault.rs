@@ -56,10 +56,12 @@ pub enum Fault {
     Blackout,
     /// For a while a server cannot read some of its records.
     DiskUnread,
+    /// All managers stop and lose their disks; an operator lets the cell that they form anew take what servers know.
+    Forgotten,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 32] = [
+    pub const ALL: [Fault; 33] = [
         Fault::ServerCrash,
         Fault::DiskLost,
         Fault::DiskFull,
@@ -92,6 +94,7 @@ impl Fault {
         Fault::Flush,
         Fault::Blackout,
         Fault::DiskUnread,
+        Fault::Forgotten,
     ];
 
     pub fn name(self) -> &'static str {
@@ -118,6 +121,7 @@ impl Fault {
             Fault::DiskScarce => "disk-scarce",
             Fault::DiskFails => "disk-fails",
             Fault::DiskUnread => "disk-unread",
+            Fault::Forgotten => "forgotten",
             Fault::Attach => "attach",
             Fault::Detach => "detach",
             Fault::Replace => "replace",

@@ -41,10 +41,12 @@ pub enum Focus {
     Disk,
     /// The same, and records cannot be read for a while.
     Unread,
+    /// Managers forget everything, and a new cell takes what servers know, while servers come, go and are lost.
+    Rebuild,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 16] = [
+    pub const ALL: [Focus; 17] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -61,6 +63,7 @@ impl Focus {
         Focus::Again,
         Focus::Disk,
         Focus::Unread,
+        Focus::Rebuild,
     ];
 
     pub fn name(self) -> &'static str {
@@ -81,6 +84,7 @@ impl Focus {
             Focus::Again => "again",
             Focus::Disk => "disk",
             Focus::Unread => "unread",
+            Focus::Rebuild => "rebuild",
         }
     }
 
@@ -107,6 +111,7 @@ impl Focus {
             Focus::Again => &[Fault::Slow, Fault::BreakLink],
             Focus::Disk => &[Fault::DiskFull, Fault::DiskScarce, Fault::DiskFails],
             Focus::Unread => &[Fault::DiskUnread],
+            Focus::Rebuild => &[Fault::Forgotten, Fault::ServerCrash],
         }
     }
 
@@ -273,6 +278,20 @@ impl Focus {
                 aim.each(&[Fault::FullReplace, Fault::BreakLink, Fault::Slow], 1, end);
                 let classes = [Class::Register, Class::Log, Class::Counter, Class::Fleeting];
                 plan.keys = keys(&classes, 12);
+            }
+            Focus::Rebuild => {
+                plan.chaos_micros = aim.random.between(16_000_000, 24_000_000);
+                plan.servers = 3 + aim.random.below(3) as usize;
+                plan.servers_first = 2 + aim.random.below(plan.servers as u64 - 1) as usize;
+                plan.late_permille = 40;
+                let end = plan.chaos_micros;
+                aim.each(&[Fault::Forgotten], 2, end);
+                aim.together(&[Fault::Forgotten, Fault::ServerCrash, Fault::ServerPause], 2, 2_000_000, end);
+                aim.together(&[Fault::Forgotten, Fault::Attach], 2, 500_000, end);
+                aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::AutoReplace, Fault::Detach], 2, end);
+                aim.each(&[Fault::CutPair, Fault::ManagerCrash, Fault::GatewayCrash, Fault::Slow], 1, end);
+                aim.each(&[Fault::Late, Fault::BreakLink], 2, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 12);
             }
         }
         plan.strikes = aim.strikes;

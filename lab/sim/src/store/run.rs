@@ -214,7 +214,7 @@ const DENIED_PER_RUN_MIN: u64 = 50;
 const RUNS_FOR_FAULTS: u64 = 300;
 
 /// Every rule that can be left out.
-pub const RULES: [Mutation; 40] = [
+pub const RULES: [Mutation; 43] = [
     Mutation::ReplicaShowsDirty,
     Mutation::PrimaryShowsPending,
     Mutation::NoSettlement,
@@ -255,4 +255,7 @@ pub const RULES: [Mutation; 40] = [
     Mutation::FewCopiesTaken,
     Mutation::FirstLostLeads,
     Mutation::LeftoversForgotten,
+    Mutation::RebuiltTooSoon,
+    Mutation::RisenTold,
+    Mutation::GatewaysNumberedAgain,
 ];

@@ -124,6 +124,10 @@ impl World {
             if self.now >= until {
                 return Err(format!("waited in vain for all servers to be attached: {why}"));
             }
+            if self.ask_to_rebuild() {
+                self.run_until(self.now + ASK_AGAIN_MICROS);
+                continue;
+            }
             let accept_data_loss = self.arcs_lost();
             if accept_data_loss && !self.excused {
                 self.trace.note(self.now, &[51], &[], || "the operator accepts the loss of data".to_owned());

@@ -85,9 +85,15 @@ impl World {
     fn gateway_note(&mut self, id: ProcessId, note: &GatewayNote) {
         self.trace.note(self.now, &[9, id.0], &[], || format!("p{} notes {}", id.0, super::clip(note)));
         match note {
-            GatewayNote::Adopted { space } => self.heard(space),
-            GatewayNote::Stranger { .. } => self.fail(format!("p{} met a stranger: {note:?}", id.0)),
-            GatewayNote::Registered { .. } | GatewayNote::Expired { .. } | GatewayNote::Failed { .. } => {}
+            GatewayNote::Adopted { space } => self.spread(space),
+            GatewayNote::Stranger { .. } if !self.forgotten => {
+                self.fail(format!("p{} met a stranger: {note:?}", id.0));
+            }
+            // Those that are to take the ring over, and have not yet.
+            GatewayNote::Stranger { .. }
+            | GatewayNote::Registered { .. }
+            | GatewayNote::Expired { .. }
+            | GatewayNote::Failed { .. } => {}
         }
     }
 }

@@ -7,6 +7,7 @@ mod copies;
 mod disks;
 mod finish;
 mod flushes;
+mod forgotten;
 mod gateways;
 mod links;
 mod managers;
@@ -26,7 +27,7 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use callers::Seat;
 use kumo_cluster::{Broken, MemberState, Mutation, Recruit, ServerId, Space, SpaceNumber};
-use kumo_paxos::{Configuration, Genesis, Incarnation, Instance, Member, ReplicaId, Role};
+use kumo_paxos::{CellId, Configuration, Genesis, Incarnation, Instance, Member, ReplicaId, Role};
 use kumo_session::ConnectionId;
 use links::{Connection, Parcel, Target};
 use lot::{Clock, Host, Network, Random, Schedule};
@@ -54,8 +55,10 @@ pub struct World {
     randoms: Randoms,
     /// Faults that took effect.
     struck: BTreeMap<Fault, u64>,
-    /// Every space anybody took, by number.
-    spaces: BTreeMap<SpaceNumber, Space>,
+    /// Every space anybody took, by its cluster and number.
+    spaces: BTreeMap<(CellId, SpaceNumber), Space>,
+    /// Those that others than managers took.
+    spread: BTreeSet<(CellId, SpaceNumber)>,
     /// Lives whose disk is gone.
     lost_lives: BTreeSet<kumo_cluster::Incarnation>,
     /// Servers that lost something with their power, and the life that did.
@@ -68,6 +71,9 @@ pub struct World {
     ended: u64,
     /// What the replicas of the cell had executed, by how far they were.
     digests: BTreeMap<Instance, u64>,
+    /// Managers have lost all they knew, once at least; and how soon after the next rebuild they lose it again.
+    forgotten: bool,
+    again: Option<u64>,
     /// Hosts whose messages take longer, by how much.
     slow: BTreeMap<Host, u64>,
     /// New calls are made.
@@ -193,6 +199,8 @@ enum Event {
     Wish(Fault),
     /// The operator who paused a job wants it to go on.
     Resumed,
+    /// The operator looks whether the managers know the cluster again.
+    Rebuild,
     Strike(Fault),
     Mend(Vec<(Host, Host)>),
     /// A connection is given up whose bytes are late.
@@ -228,12 +236,15 @@ impl World {
             },
             struck: BTreeMap::new(),
             spaces: BTreeMap::new(),
+            spread: BTreeSet::new(),
             lost_lives: BTreeSet::new(),
             forgetful: BTreeMap::new(),
             in_space: BTreeMap::new(),
             blackouts: Vec::new(),
             ended: 0,
             digests: BTreeMap::new(),
+            forgotten: false,
+            again: None,
             slow: BTreeMap::new(),
             working: true,
             chaos: true,
@@ -319,7 +330,7 @@ impl World {
         let configuration =
             Configuration { version: 1, next_id: ReplicaId(self.plan.managers as u32), members };
         let genesis = Genesis {
-            cell: kumo_paxos::CellId(random.wide() | 1),
+            cell: CellId(random.wide() | 1),
             generation: 1,
             window: kumo_paxos::WINDOW,
             configuration,
@@ -404,6 +415,7 @@ impl World {
             Event::Control { slot, connection } => self.control(slot, connection),
             Event::Wish(fault) => self.wish(fault),
             Event::Resumed => self.resumed(),
+            Event::Rebuild => self.look_again(),
             Event::Strike(fault) => self.strike(fault),
             Event::Mend(cuts) => self.mend(cuts),
             Event::GiveUpLate(connection) => self.give_up_late(connection),
@@ -435,6 +447,7 @@ impl World {
             | Event::GiveUp { .. }
             | Event::Wish(_)
             | Event::Resumed
+            | Event::Rebuild
             | Event::Strike(_)
             | Event::Mend(_)
             | Event::GiveUpLate(_)
@@ -444,7 +457,13 @@ impl World {
         }
     }
 
-    /// A space that some node took. No two have one number.
+    /// A space that a server or a gateway took.
+    fn spread(&mut self, space: &Space) {
+        self.spread.insert((space.cluster, space.number));
+        self.heard(space);
+    }
+
+    /// A space that some node took. No two of a cluster have one number.
     fn heard(&mut self, space: &Space) {
         // All other owners were lost after it, and it goes on with what it had made safe: more than is promised to be borne.
         let mut members = space.members.iter().filter(|one| self.forgetful.contains_key(&one.address));
@@ -458,9 +477,9 @@ impl World {
                 }
             }
         }
-        match self.spaces.get(&space.number) {
+        match self.spaces.get(&(space.cluster, space.number)) {
             None => {
-                self.spaces.insert(space.number, space.clone());
+                self.spaces.insert((space.cluster, space.number), space.clone());
             }
             Some(known) if known == space => {}
             Some(known) => {

@@ -20,7 +20,8 @@ pub struct Errand {
 impl World {
     /// An operator wants something. Whether it makes sense now is for the master to say.
     pub fn wish(&mut self, fault: Fault) {
-        if !self.chaos {
+        // Who knows that the managers have forgotten the cluster asks them for nothing else first.
+        if !self.chaos || (self.is_forgotten() && fault != Fault::Flush) {
             return;
         }
         let request = match fault {
@@ -97,8 +98,11 @@ impl World {
         match answer {
             ControlAnswer::Master(master) => self.hand_on(connection, master),
             ControlAnswer::Done => {
-                let fault = self.errands.remove(&connection).and_then(|errand| errand.fault);
-                if let Some(fault) = fault {
+                let Some(errand) = self.errands.remove(&connection) else { return };
+                if matches!(errand.request, ControlRequest::Rebuild { .. }) {
+                    self.rebuilt();
+                }
+                if let Some(fault) = errand.fault {
                     *self.struck.entry(fault).or_default() += 1;
                 }
             }

@@ -119,7 +119,7 @@ impl World {
             ServerEffect::Dial(_) => {}
             ServerEffect::Undial(to) => self.undial(id, to),
             ServerEffect::KeepSpace(space) => {
-                self.heard(&space);
+                self.spread(&space);
                 if let Some(server) = self.server_life(slot)
                     && let Err(fault) = self.slots[slot].engine.keep_space(space, server)
                 {
@@ -179,7 +179,7 @@ impl World {
     fn server_note(&mut self, id: ProcessId, note: &ServerNote) {
         self.trace.note(self.now, &[6, id.0], &[], || format!("p{} notes {}", id.0, super::clip(note)));
         match note {
-            ServerNote::Adopted { space } => self.heard(space),
+            ServerNote::Adopted { space } => self.spread(space),
             ServerNote::Settling { .. }
             | ServerNote::SettlementDone { .. }
             | ServerNote::CopyBegan { .. }

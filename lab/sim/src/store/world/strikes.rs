@@ -38,6 +38,7 @@ impl World {
             Fault::Echo => self.echo(),
             Fault::PowerLost => self.lose_power(),
             Fault::Blackout => self.blackout(),
+            Fault::Forgotten => self.forget(),
             Fault::Attach
             | Fault::Detach
             | Fault::Replace
@@ -116,7 +117,7 @@ impl World {
         self.kill(victim, true);
         let lost = self.slots[slot].engine.lose_power();
         if let Some(life) = life.filter(|_| lost > 0) {
-            let known = self.spaces.keys().next_back().copied().unwrap_or_default();
+            let known = self.spaces.keys().map(|(_, number)| *number).max().unwrap_or_default();
             self.forgetful.insert(life.address, (life.incarnation, known));
         }
         self.trace.note(self.now, &[34, lost as u64], &[], || format!("{lost} changes are gone"));
