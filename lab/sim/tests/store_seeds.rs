@@ -42,7 +42,7 @@ const AIMED_FAILED_ONCE: [(Focus, u64, Option<Mutation>, &str); 3] = [
     ),
     (
         Focus::Blackout,
-        2565,
+        2606,
         Some(Mutation::CopyUnsafe),
         "what was copied to a new owner was not on its disk when all lost power, and it became the authority",
     ),

@@ -114,6 +114,12 @@ impl Cluster {
         self.errand = if first { Errand::default() } else { errand };
         self.accept_loss = accept_loss && !first;
         self.space.number = self.space.number.max(above);
+        if accept_loss && self.risen().is_some() {
+            // A rebuild might begin from what those who are given up know, and from the numbers that they do not.
+            let unheard = unheard(self.leader());
+            self.space.number.0 = self.space.number.0.saturating_add(unheard);
+            self.gateway_last.0 = self.gateway_last.0.saturating_add(unheard);
+        }
         self.make(entry, draft);
         Ok(())
     }
@@ -264,8 +270,8 @@ impl Cluster {
 
     /// The number begins a generation above the one that the servers here know, and so above those of servers that are
     /// not here. All gateways of either cell are expired, by a floor
-    /// that begins a generation above any id the earlier cell can have issued: who got one knows a space that some server
-    /// here keeps. (See [`Cluster::risen`].)
+    /// that begins a generation above any id the earlier cell can have issued: it issued none before servers that must be here kept its
+    /// space. (See [`Cluster::risen`].)
     pub(super) fn rebuild(&mut self, entry: Entry, space: Space) -> Result<(), Objection> {
         if !self.space.members.is_empty() || space.members.is_empty() {
             return Err(Objection::NotEmpty);
@@ -294,7 +300,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Who came now would keep a space that those who are there may lose. Only when they are given up anyway nobody asks.
+    /// Who came now would keep a space that those who are there may lose.
     fn witnessed(&self) -> Result<(), Objection> {
         self.risen().map_or(Ok(()), |_| Err(Objection::Unwitnessed))
     }
@@ -355,6 +361,12 @@ fn order(state: MemberState) -> u64 {
 
 /// Where the broken rule that counts faults down begins.
 const FAULTS_BACKWARDS: u64 = 1 << 32;
+
+/// So many numbers are left to what those know who are given up: generations that nobody here has heard of. Not the same
+/// for every manager: one cell may have given up those whom another one begins from.
+pub(crate) fn unheard(life: u128) -> u64 {
+    (16 + (life as u64 & 63)) << GENERATION_SHIFT
+}
 
 /// Numbers in a space to rebuild from are below, so that those that follow do not run out.
 const FOREIGN_NUMBERS_MAX: u64 = 1 << 63;

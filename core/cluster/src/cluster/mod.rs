@@ -15,6 +15,7 @@ mod state;
 mod wishes;
 
 pub(crate) use authority::{authorities, given_up, returning};
+pub(crate) use change::unheard;
 pub use command::{Author, Command, Lead, Objection, Order, Query};
 pub(crate) use crossing::is_few;
 pub use crossing::stranded;

@@ -10,7 +10,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// its end as well: no timer per call, and no search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// For an id of this gateway, or the first space. Only its age ends that.
+    /// For an id of this gateway, or the first space. Its age ends that, or a space without servers.
     Place,
     /// For the answer to a try, or for a link to try on.
     Try,

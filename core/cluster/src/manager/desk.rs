@@ -4,14 +4,14 @@ use super::orders::{Hindrance, is_foreign, lost};
 use super::plan::plan;
 use super::reign::{Topic, acts};
 use super::state::Manager;
-use crate::cluster::authorities;
+use crate::cluster::{authorities, unheard};
 use crate::control::{BackupResult, ControlAnswer, ControlRequest, ServerStat, Stat, check_suffix};
 use crate::{
     Cluster, Command, ManagerEffect, Message, Mutation, Objection, Order, ServerId, Space, SpaceNumber,
     Table, Usage,
 };
 use kumo_paxos::Time;
-use kumo_session::{ConnectionId, GENERATION_SHIFT};
+use kumo_session::ConnectionId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -417,7 +417,7 @@ impl Manager {
             return why.to_owned();
         }
         if cluster.risen().is_some() && waiting.ordered.is_none() && waits_for_witnesses(&waiting.request) {
-            return Objection::Unwitnessed.to_string();
+            return self.unwitnessed(cluster);
         }
         match (&waiting.ordered, &waiting.request, self.led_elsewhere()) {
             (Some(_), _, _) => "the managers have not agreed in time; it may still be done".to_owned(),
@@ -489,7 +489,7 @@ impl Manager {
             let mut space = space.clone();
             if accept_data_loss && !self.missing(Some(&space)).is_empty() {
                 // What the missing ones know may be of a rebuild that nobody here has heard of.
-                space.number.0 = space.number.0.saturating_add(UNHEARD << GENERATION_SHIFT);
+                space.number.0 = space.number.0.saturating_add(unheard(self.settings.life));
             }
             return Ok(Order::Rebuild { space });
         }
@@ -554,9 +554,6 @@ fn waits_for_witnesses(request: &ControlRequest) -> bool {
 /// What is left to do when the cell has forgotten how the data lie.
 const REBUILD: &str =
     "stop all managers, move their --data folders away, start them, and order `kumoctl MANAGER rebuild`";
-
-/// So many generations of numbers are left to those who are given up.
-const UNHEARD: u64 = 16;
 
 const LED_ELSEWHERE: &str = "another manager leads now";
 

@@ -123,9 +123,9 @@ impl Manager {
         match order.map(|order| cluster.rehearse(order)) {
             Err(Hindrance::Refused(why)) => Some(why),
             Ok(Err(Objection::OwnersLost)) => Some(self.owners_lost(cluster)),
-            Ok(Err(objection)) => Some(objection.to_string()),
             // It would be done in a moment.
-            Err(Hindrance::NotYet) | Ok(Ok(())) => None,
+            Err(Hindrance::NotYet) | Ok(Ok(()) | Err(Objection::Unwitnessed)) => None,
+            Ok(Err(objection)) => Some(objection.to_string()),
         }
     }
 

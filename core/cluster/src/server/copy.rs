@@ -27,6 +27,8 @@ pub(crate) struct Copies {
     /// Records that could not be read when their bucket was, and were noted.
     pub(super) unreadable: BTreeSet<StoreKey>,
     reported: bool,
+    /// What some copy waited for came, and nothing else will have it go on.
+    pub(super) wake: bool,
 }
 
 /// One arc for one server.
@@ -58,12 +60,15 @@ impl Copy {
     }
 
     /// The receiver has it in that version, or a later one.
-    fn came(&mut self, key: &StoreKey, stamp: Stamp) {
-        if self.waits.get(key).is_some_and(|at| *at <= stamp) {
-            self.waits.remove(key);
-            // Whatever is still to be sent: the receiver may answer that from what it noted before.
-            self.late = true;
+    /// Returns whether it was the last of all that is waited for.
+    fn came(&mut self, key: &StoreKey, stamp: Stamp) -> bool {
+        if self.waits.get(key).is_none_or(|at| *at > stamp) {
+            return false;
         }
+        self.waits.remove(key);
+        // Whatever is still to be sent: the receiver may answer that from what it noted before.
+        self.late = true;
+        self.waits.is_empty() && self.is_all_sent() && self.bucket.is_none()
     }
 
     /// What came by itself may not be safe yet: the end of the arc is compared once more, for an answer of its own.
@@ -105,7 +110,7 @@ impl Copies {
     pub fn new() -> Copies {
         let (job, list) = (SpaceNumber(0), Vec::new());
         let unreadable = BTreeSet::new();
-        Copies { job, list, next: 0, records_sent: 0, bytes_sent: 0, unreadable, reported: true }
+        Copies { job, list, next: 0, records_sent: 0, bytes_sent: 0, unreadable, reported: true, wake: false }
     }
 
     pub fn progress(&self) -> Progress {
@@ -126,13 +131,16 @@ impl Copies {
     /// All who are to have a write have it: nobody waits for it any more.
     pub fn arrived(&mut self, key: &StoreKey, stamp: Stamp) {
         self.unreadable.remove(key);
-        self.list.iter_mut().skip(self.next).for_each(|copy| copy.came(key, stamp));
+        for copy in self.list.iter_mut().skip(self.next) {
+            self.wake |= copy.came(key, stamp);
+        }
     }
 
     /// That server has it: nothing of its own waits for it any more.
     pub fn taken(&mut self, to: ServerId, key: &StoreKey, stamp: Stamp) {
-        let its = self.list.iter_mut().skip(self.next).filter(|copy| copy.to == to);
-        its.for_each(|copy| copy.came(key, stamp));
+        for copy in self.list.iter_mut().skip(self.next).filter(|copy| copy.to == to) {
+            self.wake |= copy.came(key, stamp);
+        }
     }
 
     pub(super) fn find(&mut self, to: ServerId, range: Range) -> Option<&mut Copy> {
@@ -198,7 +206,7 @@ impl<S: Store> Server<S> {
 
     /// Starts as many buckets as the window, the rate and the clients allow.
     pub(super) fn copy_more(&mut self, now: Time, effects: &mut Vec<ServerEffect>) {
-        self.copy_at = None;
+        (self.copy_at, self.copies.wake) = (None, false);
         let Some(world) = &self.world else { return };
         let Some(job) = world.space.job else { return };
         self.pace.allow(now, job.rate);

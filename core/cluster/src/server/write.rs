@@ -420,6 +420,9 @@ impl<S: Store> Server<S> {
                 self.copies.taken(world.space.server(index), &key, pending.record.stamp);
             }
             self.commit_if_all(now, &key, effects);
+            if self.copies.wake {
+                self.copy_more(now, effects);
+            }
         }
     }
 

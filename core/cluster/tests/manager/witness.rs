@@ -203,7 +203,7 @@ fn a_rebuild_waits_for_the_last_that_was_lost() {
         bench.pass(100_000, &[]);
         assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
         let generations = (bench.log.number().0 >> GENERATION_SHIFT) - (before.number.0 >> GENERATION_SHIFT);
-        assert_eq!(generations, if accept_data_loss { 17 } else { 1 }, "what is missing may be ahead");
+        assert_eq!(generations > 16, accept_data_loss, "what is missing may be ahead by {generations}");
     }
 }
 

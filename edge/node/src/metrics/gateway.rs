@@ -226,10 +226,12 @@ impl Metrics for GatewayMetrics {
     }
 
     fn hindrance(&self) -> Option<&'static str> {
-        if self.least(|worker| worker.registered.get()) == 0 {
-            return Some("no manager has registered this gateway yet");
+        // Managers register nobody before there are servers.
+        if self.least(|worker| worker.space.get()) > 0 && self.least(|worker| worker.servers.get()) == 0 {
+            return Some("no attached server acts");
         }
-        (self.least(|worker| worker.servers.get()) == 0).then_some("no attached server acts")
+        let registered = self.least(|worker| worker.registered.get()) > 0;
+        (!registered).then_some("no manager has registered this gateway yet")
     }
 
     fn tell(&self, text: &mut Text) -> fmt::Result {

@@ -6,7 +6,7 @@ use crate::models::shared::Shared;
 use crate::store::check::linear;
 use crate::store::history::{Call, Ending};
 use kumo_cluster::{
-    Answer, GatewayId, Message, Request, RequestId, ServerEffect, ServerId, ServerInput, SpaceNumber,
+    Answer, GatewayId, Message, Range, Request, RequestId, ServerEffect, ServerId, ServerInput, SpaceNumber,
 };
 use kumo_session::ConnectionId;
 use kumo_wire::Wire;
@@ -163,6 +163,11 @@ impl State {
     }
 }
 
+/// Of an arc, compared once more: only of the key's, for nothing is written in others.
+fn is_end(range: &Range) -> bool {
+    range.first == range.last
+}
+
 /// What is said about other keys is not looked at, and spaces come from the tale.
 fn matters(message: &Message) -> bool {
     match message {
@@ -174,7 +179,7 @@ fn matters(message: &Message) -> bool {
         | Message::CopyHeads { range, .. }
         | Message::CopyNarrow { range, .. }
         | Message::CopyIds { range, .. }
-        | Message::CopyIdsStored { range, .. } => range.contains(key().hash),
+        | Message::CopyIdsStored { range, .. } => range.contains(key().hash) || is_end(range),
         Message::NewSpace { .. } | Message::WantSpace { .. } | Message::CopyLater { .. } => false,
         _said => true,
     }
