@@ -48,7 +48,7 @@ const AIMED_FAILED_ONCE: [(Focus, u64, Option<Mutation>, &str); 3] = [
     ),
     (
         Focus::Unread,
-        122,
+        276,
         Some(Mutation::UnreadableDisowned),
         "a settlement took a write that it had and could not read for one that was never done: an append came twice",
     ),
