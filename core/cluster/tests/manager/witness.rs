@@ -12,10 +12,14 @@ use kumo_session::{ConnectionId, GENERATION_SHIFT};
 
 /// A new cell that has taken the ring of two servers, which are connected and have not said that they have it.
 fn rebuilt() -> (Bench, SpaceNumber) {
-    let before = Space { cluster: CellId(5), ..Log::with_servers(1..=2).cluster.space().clone() };
+    rebuilt_from(&Log::with_servers(1..=2))
+}
+
+fn rebuilt_from(log: &Log) -> (Bench, SpaceNumber) {
+    let before = Space { cluster: CellId(5), ..log.cluster.space().clone() };
     let mut bench = Bench::new();
     bench.lead();
-    for number in [1, 2] {
+    for number in before.members.iter().map(|member| member.address.port() - address(0).port()) {
         bench.step(ManagerInput::Up(ConnectionId(u64::from(number))));
         says(&mut bench, number, before.number);
     }
@@ -147,6 +151,35 @@ fn no_replace_begins_before_unless_what_is_lost_is_given_up() {
     bench.pass(100_000, &[]);
     assert_eq!(bench.answers.pop(), Some(ControlAnswer::Done));
     assert!(bench.log.cluster.space().job.is_some());
+    // Those who are given up may be what a rebuild begins from, and do not know this generation.
+    assert!(bench.log.number().0 >> GENERATION_SHIFT >= (number.0 >> GENERATION_SHIFT) + 16);
+}
+
+/// The ring that the next rebuild begins from may not name who only comes.
+#[test]
+fn owners_are_told_before_those_who_come() {
+    let mut log = Log::with_servers(1..=2);
+    log.replace([server(9, 1)], []).unwrap();
+    let (mut bench, before) = rebuilt_from(&log);
+    let risen = bench.log.number();
+    for _ in 0..3 {
+        says(&mut bench, 1, risen);
+        says(&mut bench, 2, before);
+        says(&mut bench, 9, before);
+        bench.pass(300_000, &[]);
+    }
+    assert!(told(&bench, 2).contains(&risen));
+    assert_eq!(told(&bench, 9), []);
+    for _ in 0..2 {
+        says(&mut bench, 2, risen);
+        says(&mut bench, 9, before);
+        bench.pass(300_000, &[]);
+    }
+    assert!(told(&bench, 9).contains(&risen));
+    assert_eq!(issued(&bench), None, "who comes acts, too");
+    says(&mut bench, 9, risen);
+    bench.pass(100_000, &[]);
+    assert!(issued(&bench).is_some());
 }
 
 #[test]
