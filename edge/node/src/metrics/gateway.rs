@@ -227,11 +227,15 @@ impl Metrics for GatewayMetrics {
 
     fn hindrance(&self) -> Option<&'static str> {
         // Managers register nobody before there are servers.
-        if self.least(|worker| worker.space.get()) > 0 && self.least(|worker| worker.servers.get()) == 0 {
-            return Some("no attached server acts");
-        }
+        let knows = self.least(|worker| worker.space.get()) > 0;
         let registered = self.least(|worker| worker.registered.get()) > 0;
-        (!registered).then_some("no manager has registered this gateway yet")
+        let served = self.least(|worker| worker.servers.get()) > 0;
+        match (registered, served) {
+            (true, true) => None,
+            (true, false) => Some(NO_SERVER),
+            (false, false) if knows => Some(NO_SERVER),
+            (false, _) => Some("no manager has registered this gateway yet"),
+        }
     }
 
     fn tell(&self, text: &mut Text) -> fmt::Result {
@@ -276,6 +280,8 @@ impl Metrics for GatewayMetrics {
         )
     }
 }
+
+const NO_SERVER: &str = "no attached server acts";
 
 #[cfg(test)]
 mod tests {
@@ -326,11 +332,13 @@ mod tests {
         let metrics = GatewayMetrics::new(2);
         let [first, second] = metrics.workers() else { panic!("two workers") };
         first.registered.set(1);
-        first.servers.set(3);
+        (first.space.set(2), first.servers.set(3));
+        assert!(metrics.hindrance().is_some_and(|why| why.contains("registered")));
+        second.space.set(1);
+        assert!(metrics.hindrance().is_some_and(|why| why.contains("attached")));
+        (second.space.set(2), second.servers.set(3));
         assert!(metrics.hindrance().is_some_and(|why| why.contains("registered")));
         second.registered.set(1);
-        assert!(metrics.hindrance().is_some_and(|why| why.contains("attached")));
-        second.servers.set(3);
         assert_eq!(metrics.hindrance(), None);
     }
 }
