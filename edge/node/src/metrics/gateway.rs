@@ -332,11 +332,13 @@ mod tests {
         let metrics = GatewayMetrics::new(2);
         let [first, second] = metrics.workers() else { panic!("two workers") };
         first.registered.set(1);
-        (first.space.set(2), first.servers.set(3));
+        first.space.set(2);
+        first.servers.set(3);
         assert!(metrics.hindrance().is_some_and(|why| why.contains("registered")));
         second.space.set(1);
         assert!(metrics.hindrance().is_some_and(|why| why.contains("attached")));
-        (second.space.set(2), second.servers.set(3));
+        second.space.set(2);
+        second.servers.set(3);
         assert!(metrics.hindrance().is_some_and(|why| why.contains("registered")));
         second.registered.set(1);
         assert_eq!(metrics.hindrance(), None);
