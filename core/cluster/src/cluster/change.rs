@@ -269,9 +269,8 @@ impl Cluster {
     }
 
     /// The number begins a generation above the one that the servers here know, and so above those of servers that are
-    /// not here. All gateways of either cell are expired, by a floor
-    /// that begins a generation above any id the earlier cell can have issued: it issued none before servers that must be here kept its
-    /// space. (See [`Cluster::risen`].)
+    /// not here. All gateways of either cell are expired, by a floor that begins a generation above any id the earlier
+    /// cell can have issued: it issued none before servers that must be here kept its space. (See [`Cluster::risen`].)
     pub(super) fn rebuild(&mut self, entry: Entry, space: Space) -> Result<(), Objection> {
         if !self.space.members.is_empty() || space.members.is_empty() {
             return Err(Objection::NotEmpty);
