@@ -2,6 +2,7 @@
 
 use crate::Writer;
 use bytes::{Bytes, BytesMut};
+use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Why bytes are not the value they were said to be.
@@ -43,45 +44,55 @@ pub trait Wire: Sized {
     /// Reads a message that must hold this value and nothing else.
     fn from_bytes(bytes: Bytes) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
-        let value = Self::decode(&mut input)?;
-        match input.left() {
-            0 => Ok(value),
-            more => Err(Malformed::Long(more)),
+        // Handed on where it is: a message is large, and each move of it is a copy.
+        let decoded = Self::decode(&mut input);
+        if decoded.is_ok() && input.left() > 0 {
+            return Err(Malformed::Long(input.left()));
         }
+        decoded
     }
 }
 
 /// Reads from the front of a shared buffer. Byte strings it hands out share that buffer.
 pub struct Reader {
     bytes: Bytes,
+    /// So many of them were read: what is shared stays as it is while numbers are taken from it.
+    at: usize,
 }
 
 impl Reader {
     pub fn new(bytes: Bytes) -> Reader {
-        Reader { bytes }
+        Reader { bytes, at: 0 }
     }
 
     pub fn left(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.at
     }
 
     /// The next `count` bytes, shared.
     pub fn take(&mut self, count: usize) -> Result<Bytes, Malformed> {
-        if count > self.bytes.len() {
-            return Err(Malformed::Short);
+        match count.cmp(&self.left()) {
+            Ordering::Greater => Err(Malformed::Short),
+            // The last one needs no share of its own.
+            Ordering::Equal => Ok(self.rest()),
+            Ordering::Less => {
+                let from = self.at;
+                self.at += count;
+                Ok(self.bytes.slice(from..self.at))
+            }
         }
-        Ok(self.bytes.split_to(count))
     }
 
     /// All that is left, shared.
     pub fn rest(&mut self) -> Bytes {
-        std::mem::take(&mut self.bytes)
+        let mut whole = std::mem::take(&mut self.bytes);
+        bytes::Buf::advance(&mut whole, std::mem::take(&mut self.at));
+        whole
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let Some(front) = self.bytes.first_chunk::<N>() else { return Err(Malformed::Short) };
-        let array = *front;
-        bytes::Buf::advance(&mut self.bytes, N);
+        let Some(&array) = self.bytes[self.at..].first_chunk::<N>() else { return Err(Malformed::Short) };
+        self.at += N;
         Ok(array)
     }
 }

@@ -312,19 +312,27 @@ impl Post {
         };
         self.reading = Some((id, unpacked_bytes + packed::unpacked_bytes(&body)));
         let said = |body| Message::from_bytes(body).map_err(|error| format!("bad message: {error}"));
-        let frame = match line {
-            Line::Server(server) => {
-                packed::read(body, FRAME_BYTES_MAX).map(|message| Arrived::Server(*server, message))
-            }
-            Line::Gateway => said(body).map(|message| Arrived::Gateway(id, message)),
-            Line::Manager(address) => said(body).map(|message| Arrived::Manager(*address, message)),
-            Line::Tool => Ok(Arrived::Tool(id, body)),
+        let reason = match line {
+            Line::Server(server) => match packed::read(body, FRAME_BYTES_MAX) {
+                Ok(message) => return Some(Arrived::Server(*server, message)),
+                Err(reason) => reason,
+            },
+            Line::Gateway => match said(body) {
+                Ok(message) => return Some(Arrived::Gateway(id, message)),
+                Err(reason) => reason,
+            },
+            Line::Manager(address) => match said(body) {
+                Ok(message) => return Some(Arrived::Manager(*address, message)),
+                Err(reason) => reason,
+            },
+            Line::Tool => return Some(Arrived::Tool(id, body)),
             Line::Greeting { target, .. } => match self.greeted(now, id, *target, body) {
                 Ok(()) => return None,
-                Err(reason) => Err(reason),
+                Err(reason) => reason,
             },
         };
-        frame.map_err(|reason| self.refuse(now, id, reason)).ok()
+        self.refuse(now, id, reason);
+        None
     }
 
     fn greeted(
