@@ -240,12 +240,6 @@ impl ServerNode {
         }
     }
 
-    fn arrived(&mut self, now: Time) -> Option<Arrived> {
-        let one = self.post.next(now)?;
-        self.linger.heard(now);
-        Some(one)
-    }
-
     fn came(&mut self, now: Time, one: &Arrived) {
         match one {
             Arrived::Gateway(id, message) => {
@@ -269,56 +263,59 @@ impl ServerNode {
 
     fn step(&mut self, now: Time) {
         self.server.step(now, ServerInput::Wall(clock::wall()), &mut self.effects);
-        let mut deferred = std::mem::take(&mut self.deferred).into_iter();
         let mut answer_bytes = 0;
-        while let Some(one) = deferred.next().or_else(|| self.arrived(now)) {
-            if let Arrived::Gateway(id, _) = &one
-                && self.post.hub().backlog(*id) > ANSWER_BYTES_MAX
-            {
-                // Its answers pile up: the rest waits until it has read them.
-                self.deferred.push(one);
-                continue;
-            }
-            self.came(now, &one);
-            let input = match one {
-                Arrived::ServerUp(id) => ServerInput::ServerUp(id),
-                Arrived::ServerDown(id) => ServerInput::ServerDown(id),
-                Arrived::Server(id, message) => ServerInput::Server(id, message),
-                Arrived::Gateway(id, message) => ServerInput::Gateway(id, message),
-                Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
-                Arrived::ManagerUp(address) => {
-                    self.refusals.withdrawn(address);
-                    if !self.speak() {
-                        continue;
-                    }
-                    ServerInput::ManagerUp(address)
-                }
-                Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
-                Arrived::Manager(address, message) => ServerInput::Manager(address, message),
-                Arrived::Tool(id, body) => {
-                    let answer = report::server(&body, &self.server, &self.uptime, &self.metrics, now);
-                    self.post.send(id, &answer);
-                    continue;
-                }
-                Arrived::Foreign(_) => continue,
-                Arrived::Refused(target, reason) => {
-                    self.refused(target, reason);
-                    continue;
-                }
-            };
-            talk::to_server(&input);
-            let before = self.effects.len();
-            self.server.step(now, input, &mut self.effects);
-            answer_bytes += self.effects[before..].iter().map(value_bytes).sum::<usize>();
-            if answer_bytes > TURN_BYTES_MAX {
-                // Performed in mid-turn, so that what piles up is seen.
-                answer_bytes = 0;
-                self.store_and_send(now);
-            }
+        for one in std::mem::take(&mut self.deferred) {
+            self.take(now, one, &mut answer_bytes);
+        }
+        while let Some(one) = self.post.next(now) {
+            self.linger.heard(now);
+            self.take(now, one, &mut answer_bytes);
         }
         if self.server.deadline().is_some_and(|deadline| deadline <= now) {
             talk::to_server(&ServerInput::Timeout);
             self.server.step(now, ServerInput::Timeout, &mut self.effects);
+        }
+    }
+
+    /// Steps the core for one thing that arrived. `answer_bytes`: of the values in its effects that wait.
+    fn take(&mut self, now: Time, one: Arrived, answer_bytes: &mut usize) {
+        if let Arrived::Gateway(id, _) = &one
+            && self.post.hub().backlog(*id) > ANSWER_BYTES_MAX
+        {
+            // Its answers pile up: the rest waits until it has read them.
+            return self.deferred.push(one);
+        }
+        self.came(now, &one);
+        let input = match one {
+            Arrived::ServerUp(id) => ServerInput::ServerUp(id),
+            Arrived::ServerDown(id) => ServerInput::ServerDown(id),
+            Arrived::Server(id, message) => ServerInput::Server(id, message),
+            Arrived::Gateway(id, message) => ServerInput::Gateway(id, message),
+            Arrived::GatewayDown(id) => ServerInput::GatewayDown(id),
+            Arrived::ManagerUp(address) => {
+                self.refusals.withdrawn(address);
+                if !self.speak() {
+                    return;
+                }
+                ServerInput::ManagerUp(address)
+            }
+            Arrived::ManagerDown(address) => ServerInput::ManagerDown(address),
+            Arrived::Manager(address, message) => ServerInput::Manager(address, message),
+            Arrived::Tool(id, body) => {
+                let answer = report::server(&body, &self.server, &self.uptime, &self.metrics, now);
+                return self.post.send(id, &answer);
+            }
+            Arrived::Foreign(_) => return,
+            Arrived::Refused(target, reason) => return self.refused(target, reason),
+        };
+        talk::to_server(&input);
+        let before = self.effects.len();
+        self.server.step(now, input, &mut self.effects);
+        *answer_bytes += self.effects[before..].iter().map(value_bytes).sum::<usize>();
+        if *answer_bytes > TURN_BYTES_MAX {
+            // Performed in mid-turn, so that what piles up is seen.
+            *answer_bytes = 0;
+            self.store_and_send(now);
         }
     }
 
