@@ -39,8 +39,8 @@ pub struct Hub {
     clients: usize,
     dirty: Vec<ConnectionId>,
     woken: Vec<Token>,
-    /// No accepting before this: the process has no file descriptors left.
-    accept_after: Time,
+    /// No accepting before this, if there is such a time: the process had no file descriptors left.
+    accept_after: Option<Time>,
     /// What clients have not taken, as of the last flush, and how much that may be.
     left: usize,
     left_max: usize,
@@ -84,7 +84,7 @@ impl Hub {
             clients: 0,
             dirty: Vec::new(),
             woken: Vec::new(),
-            accept_after: Time::default(),
+            accept_after: None,
             left: 0,
             left_max: usize::MAX,
             looks_max: u32::MAX,
@@ -199,10 +199,10 @@ impl Hub {
     }
 
     fn accept(&mut self, context: &mut Context, happened: &mut VecDeque<Happening>) {
-        let now = clock::now();
-        if now < self.accept_after {
+        if self.accept_after.is_some_and(|after| clock::now() < after) {
             return;
         }
+        self.accept_after = None;
         for number in 0..self.listeners.len() {
             for _ in 0..ACCEPTS_PER_TURN {
                 let (listener, connections_max) = &self.listeners[number];
@@ -219,7 +219,7 @@ impl Hub {
                     }
                     Poll::Ready(Err(error)) => {
                         warn!(%error, "cannot accept a connection");
-                        self.accept_after = now.plus_micros(ACCEPT_PAUSE_MICROS);
+                        self.accept_after = Some(clock::now().plus_micros(ACCEPT_PAUSE_MICROS));
                         return;
                     }
                 }
