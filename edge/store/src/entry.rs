@@ -161,8 +161,14 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> u64 {
-        let mut number = 0;
-        let mut shift = 0;
+        let byte = self.u8();
+        // Nearly all are small.
+        if byte & 0x80 == 0 { u64::from(byte) } else { self.long_number(byte) }
+    }
+
+    fn long_number(&mut self, first: u8) -> u64 {
+        let mut number = u64::from(first & 0x7f);
+        let mut shift = 7;
         loop {
             let byte = self.u8();
             number |= u64::from(byte & 0x7f) << shift;
