@@ -2,6 +2,7 @@
 //! order of the requests, whatever order they came in.
 
 mod asking;
+mod table;
 mod waiting;
 
 use super::budget::{Budget, Grant, Round, Verdict};
@@ -16,15 +17,16 @@ use kumo_cluster::{Answer, GatewayError, GatewayInput, Operation, Reply};
 use kumo_paxos::Time;
 use kumo_session::ConnectionId;
 use kumo_wire::memcache::Decoder;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use table::Table;
 use tracing::warn;
 
 /// All memcached clients of a worker.
 pub struct Clients {
     shared: Arc<Shared>,
-    clients: BTreeMap<ConnectionId, Client>,
+    clients: Table,
     /// Of calls under way, by ticket.
     tickets: Vec<Ticket>,
     free: Vec<u32>,
@@ -80,7 +82,7 @@ impl Ticket {
 impl Clients {
     pub fn new(shared: Arc<Shared>, metrics: Arc<WorkerMetrics>) -> Clients {
         Clients {
-            clients: BTreeMap::new(),
+            clients: Table::default(),
             tickets: Vec::new(),
             free: Vec::new(),
             delayed: None,
@@ -117,7 +119,7 @@ impl Clients {
 
     /// Calls under way go on; nobody reads their answers. What it wrote before it went is written.
     pub fn down(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
-        let Some(mut client) = self.clients.remove(&id) else { return };
+        let Some(mut client) = self.clients.remove(id) else { return };
         self.room.leave(id, &client.share);
         self.budget.doubt(&mut client.doubt, 0);
         if client.stalled {
@@ -130,14 +132,14 @@ impl Clients {
 
     /// It will ask nothing more; what it asked is answered, then it is closed.
     pub fn ended(&mut self, id: ConnectionId, hub: &mut Hub) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.ending = true;
         self.write(id, hub);
     }
 
     /// As [`ended`](Clients::ended), of everybody.
     pub fn end_all(&mut self, hub: &mut Hub) {
-        let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        let all: Vec<ConnectionId> = self.clients.iter().map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.ended(id, hub));
     }
 
@@ -171,7 +173,7 @@ impl Clients {
             return true;
         }
         let mut round = Round::new(false);
-        let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(id)?)));
+        let waiting = self.stalled.iter().filter_map(|id| Some((id, self.clients.get(*id)?)));
         let mut ready = waiting.filter(|(id, client)| has_room(**id, client, hub));
         ready.any(|(_, client)| self.budget.judge(client, &mut round) != Verdict::Waits)
     }
@@ -179,10 +181,13 @@ impl Clients {
     /// Calls what may be under way now: no more than the client's window, nothing while it does not read, and of all
     /// clients no more than there is memory for.
     fn issue(&mut self, id: ConnectionId, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
+        if self.clients.get(id).is_none_or(|client| client.uncalled.is_empty()) {
+            return;
+        }
         let mut round = Round::new(self.crowded);
         while self.issue_one(id, &mut round, Verdict::Fits, hub, inputs) {}
         self.crowded = round.crowded;
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         if !client.uncalled.is_empty() && !std::mem::replace(&mut client.stalled, true) {
             self.stalled.push_back(id);
         }
@@ -239,7 +244,7 @@ impl Clients {
     }
 
     fn stays_stalled(&mut self, id: ConnectionId) -> bool {
-        let Some(client) = self.clients.get_mut(&id) else { return false };
+        let Some(client) = self.clients.get_mut(id) else { return false };
         client.stalled = !client.uncalled.is_empty();
         client.stalled
     }
@@ -253,10 +258,8 @@ impl Clients {
         hub: &Hub,
         inputs: &mut Vec<GatewayInput>,
     ) -> bool {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| has_room(id, client, hub)) else {
-            return false;
-        };
-        if client.uncalled.is_empty() {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        if client.uncalled.is_empty() || !has_room(id, client, hub) {
             return false;
         }
         let verdict = self.budget.judge(client, round);
@@ -301,7 +304,7 @@ impl Clients {
             return;
         };
         self.metrics.answered(operation, &result);
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         match operation {
             Some(_) => client.returned(grant.bytes),
             None => client.flushing = false,
@@ -331,7 +334,7 @@ impl Clients {
     /// Whether a value may stay that is a surprise: there is memory to hold it until its client has read it, or it is not
     /// held at all, or cannot be asked for again.
     fn holds(&mut self, ticket: &Ticket, bytes: usize, hub: &Hub) -> bool {
-        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get(&id)?))) else {
+        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get(id)?))) else {
             return true;
         };
         let entry = ticket.entry.checked_sub(client.answered).and_then(|at| client.entries.get(at as usize));
@@ -347,7 +350,7 @@ impl Clients {
 
     /// A value came that cannot be held. Its request waits as if it had not been called, and is taken for as much now.
     fn ask_again(&mut self, mut ticket: Ticket, bytes: usize, hub: &Hub, inputs: &mut Vec<GatewayInput>) {
-        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get_mut(&id)?))) else {
+        let Some((id, client)) = ticket.client.and_then(|id| Some((id, self.clients.get_mut(id)?))) else {
             return;
         };
         client.returned(ticket.grant.bytes);
@@ -362,7 +365,7 @@ impl Clients {
 
     /// Writes the answers that are whole, from the first on.
     fn write(&mut self, id: ConnectionId, hub: &mut Hub) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         if client.entries.front().is_some_and(Entry::has_answers) {
             let Some(outbox) = hub.outbox(id) else { return };
             while let Some(entry) = client.entries.front_mut() {
@@ -380,7 +383,7 @@ impl Clients {
         }
         if client.ending && client.entries.is_empty() {
             self.room.leave(id, &client.share);
-            self.clients.remove(&id);
+            self.clients.remove(id);
             hub.leave(id);
             return hub.short(self.room.is_short());
         }

@@ -19,12 +19,12 @@ impl Clients {
     pub fn read(&mut self, now: Time, id: ConnectionId, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.budget.advance(now);
         let said_max = if self.said < SAID_BYTES_PER_TURN { SAID_BYTES_MAX } else { 1 };
-        if let Some(client) = self.clients.get_mut(&id).filter(|_| hub.backlog(id) == 0) {
+        if let Some(client) = self.clients.get_mut(id).filter(|_| hub.backlog(id) == 0) {
             client.said = 0;
         }
         let mut unread = leaves_much(id, hub);
         loop {
-            let (Some(client), Some(inbox)) = (self.clients.get_mut(&id), hub.inbox(id)) else { return };
+            let (Some(client), Some(inbox)) = (self.clients.get_mut(id), hub.inbox(id)) else { return };
             if client.ending {
                 // What comes after the end is nobody's; what came before it is still to be answered.
                 inbox.clear();
@@ -41,7 +41,7 @@ impl Clients {
                 // may be all there is.
                 self.issue(id, hub, inputs);
                 self.write(id, hub);
-                let Some(client) = self.clients.get_mut(&id) else { return };
+                let Some(client) = self.clients.get_mut(id) else { return };
                 if !client.may_ask() {
                     pause(id, client, hub);
                     return;
@@ -93,8 +93,7 @@ impl Clients {
         hub: &mut Hub,
         inputs: &mut Vec<GatewayInput>,
     ) {
-        let Some(client) = self.clients.get_mut(&id).filter(|client| client.paused && client.may_ask())
-        else {
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.paused && client.may_ask()) else {
             return;
         };
         // Who stands in line had nothing to wait for but room.
@@ -107,7 +106,7 @@ impl Clients {
     }
 
     fn request(&mut self, now: Time, id: ConnectionId, request: Request, inputs: &mut Vec<GatewayInput>) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         let entry = client.answered + client.entries.len() as u64;
         let Request { answer, command } = request;
         match command {

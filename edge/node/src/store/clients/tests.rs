@@ -92,7 +92,7 @@ impl Desk {
 
     /// Requests that were read and are not answered.
     fn asked(&self) -> usize {
-        self.clients.clients.values().map(|client| client.entries.len()).sum()
+        self.clients.clients.iter().map(|(_, client)| client.entries.len()).sum()
     }
 
     /// The calls of that key that are under way.
@@ -117,7 +117,7 @@ impl Desk {
 
     /// Values that were answered and not told, of all clients.
     fn unwritten(&self) -> usize {
-        self.clients.clients.values().map(|client| client.unwritten).sum()
+        self.clients.clients.iter().map(|(_, client)| client.unwritten).sum()
     }
 }
 
@@ -222,7 +222,7 @@ fn where_too_much_is_unread_those_who_read_have_a_value_at_a_time() {
         }
         desk.until(|desk| desk.hub.backlog(reader) == 0).await;
         reading.join().unwrap();
-        assert!(desk.clients.clients.contains_key(&id), "it is waited for");
+        assert!(desk.clients.clients.get(id).is_some(), "it is waited for");
     });
 }
 
@@ -232,7 +232,7 @@ fn where_too_much_is_unread_who_has_read_nothing_for_long_is_cut_off() {
         let mut desk = Desk::new();
         desk.hub.bound_left(1, 0);
         let (id, mut stream) = deaf(&mut desk).await;
-        desk.until(|desk| !desk.clients.clients.contains_key(&id)).await;
+        desk.until(|desk| desk.clients.clients.get(id).is_none()).await;
         assert!(!desk.hub.is_crowded());
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
@@ -254,7 +254,7 @@ fn what_was_read_and_not_called_is_bounded() {
         let mut answered = 0;
         while answered < 3 * KEYS_MAX {
             desk.until(|desk| !desk.inputs.is_empty()).await;
-            let waiting = desk.clients.clients[&id].uncalled.len();
+            let waiting = desk.clients.clients.get(id).unwrap().uncalled.len();
             assert!(waiting < KEYS_MAX + 4096, "{waiting}");
             answered += desk.answer(&data);
         }
@@ -323,7 +323,7 @@ fn a_client_that_is_not_answered_holds_up_nobody() {
             answered += desk.answer(&Bytes::from_static(b"v"));
         }
         stuck.write_all("get stopped\r\n".repeat(1024).as_bytes()).unwrap();
-        desk.until(|desk| desk.clients.clients[&id].entries.len() == 1024).await;
+        desk.until(|desk| desk.clients.clients.get(id).unwrap().entries.len() == 1024).await;
         let calls = desk.calls_of("stopped");
         assert!((4..=85).contains(&calls), "no more than 4 MiB for one client: {calls}");
 

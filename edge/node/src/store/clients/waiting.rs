@@ -12,7 +12,7 @@ impl Clients {
     pub(super) fn let_in(&mut self, now: Time, hub: &mut Hub, inputs: &mut Vec<GatewayInput>) {
         self.cut_late(now, hub, inputs);
         while let Some(id) = self.room.next() {
-            let Some(client) = self.clients.get_mut(&id) else { continue };
+            let Some(client) = self.clients.get_mut(id) else { continue };
             client.share.go_on();
             client.paused = false;
             hub.pause(id, false);
@@ -28,7 +28,7 @@ impl Clients {
             return;
         }
         let mut late: Vec<(usize, ConnectionId)> = Vec::new();
-        for (&id, client) in &mut self.clients {
+        for (id, client) in self.clients.iter_mut() {
             let here = hub.inbox(id).map_or(0, |inbox| inbox.len());
             // Whoever is not read cannot go on.
             let is_late = (hub.is_read(id) && client.share.is_late(here)) || hub.is_stuck(id);

@@ -24,17 +24,17 @@ impl Desk {
     }
 
     fn waiting(&self) -> usize {
-        self.clients.clients.values().filter(|client| client.share.waits).count()
+        self.clients.clients.iter().filter(|(_, client)| client.share.waits).count()
     }
 
     /// Bytes that have come and are not a request yet.
     fn arrived(&mut self) -> usize {
-        let ids: Vec<ConnectionId> = self.clients.clients.keys().copied().collect();
+        let ids: Vec<ConnectionId> = self.clients.clients.iter().map(|(id, _)| id).collect();
         ids.into_iter().map(|id| self.hub.inbox(id).map_or(0, |inbox| inbox.len())).sum()
     }
 
     fn is_here(&self, id: ConnectionId) -> bool {
-        self.clients.clients.contains_key(&id)
+        self.clients.clients.get(id).is_some()
     }
 
     async fn second(&mut self) {
@@ -43,8 +43,8 @@ impl Desk {
     }
 
     fn assert_nothing_held(&self) {
-        assert!(self.clients.clients.values().all(|client| client.share.taken == 0));
-        assert!(self.clients.clients.values().all(|client| client.share.counted() == 0));
+        assert!(self.clients.clients.iter().all(|(_, client)| client.share.taken == 0));
+        assert!(self.clients.clients.iter().all(|(_, client)| client.share.counted() == 0));
         assert_eq!(self.waiting(), 0);
     }
 }
@@ -78,7 +78,7 @@ fn half_sent_values_hold_no_more_than_there_is_room_for_and_not_for_ever() {
         let (id, large) = desk.sender(set("large", VALUE_BYTES));
         desk.until(|desk| desk.waiting() == 36).await;
         let mut seconds = 0;
-        while desk.clients.clients[&id].share.waits {
+        while desk.clients.clients.get(id).unwrap().share.waits {
             desk.second().await;
             seconds += 1;
             assert!(seconds < 40 * crowd.len(), "it has its turn");
@@ -146,7 +146,7 @@ fn while_others_wait_a_value_must_come_steadily() {
         run(async {
             let mut desk = desk(1);
             let (id, mut stream) = desk.client(&set("slow", 0));
-            desk.until(|desk| desk.clients.clients[&id].share.promised > 0).await;
+            desk.until(|desk| desk.clients.clients.get(id).unwrap().share.promised > 0).await;
             let _next = desk.sender(set("next", VALUE_BYTES));
             desk.until(|desk| desk.waiting() == 1).await;
             let value = [vec![b'v'; VALUE_BYTES], b"\r\n".to_vec()].concat();

@@ -37,7 +37,7 @@ fn read_in_order(stream: TcpStream, count: usize, bytes: usize) {
 
 /// Answers that clients have not taken.
 fn held(desk: &Desk) -> usize {
-    let backlog: usize = desk.clients.clients.keys().map(|id| desk.hub.backlog(*id)).sum();
+    let backlog: usize = desk.clients.clients.iter().map(|(id, _)| desk.hub.backlog(id)).sum();
     backlog + desk.unwritten()
 }
 
@@ -121,7 +121,7 @@ fn a_touch_is_never_done_twice() {
             }
             desk.until(|_| true).await;
             assert_eq!(desk.unwritten(), if is_held { 9 } else { 6 } * MEBIBYTE, "{ask}");
-            let again = desk.clients.clients.values().map(|client| client.uncalled.len()).sum::<usize>();
+            let again = desk.clients.clients.iter().map(|(_, client)| client.uncalled.len()).sum::<usize>();
             assert_eq!(again + desk.calls_of("three"), usize::from(!is_held), "{ask}");
         }
     });
