@@ -5,6 +5,7 @@ use crate::load::Load;
 use crate::process::held;
 use crate::sample::Sample;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -20,7 +21,7 @@ impl Kumo {
             Some(named) => named.to_owned(),
             None => {
                 let own = std::env::current_exe().context("find this binary")?;
-                build()?;
+                build(&own)?;
                 own.with_file_name("kumo")
             }
         };
@@ -66,16 +67,16 @@ impl Kumo {
     }
 }
 
-/// Builds the product as this program was built: a binary of yesterday would be measured otherwise.
-fn build() -> Result<()> {
+/// Builds the product as this program was built: a binary of yesterday, or of another profile, would be measured otherwise.
+fn build(own: &Path) -> Result<()> {
     let Some(cargo) = std::env::var_os("CARGO") else { return Ok(()) };
+    // A profile's programs are in a folder of its name; only that of `dev` has another.
+    let folder = own.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+    let profile = folder.filter(|folder| *folder != "debug").unwrap_or("dev");
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--quiet", "--locked", "--package", "kumo"])
+        .args(["build", "--quiet", "--locked", "--package", "kumo", "--profile", profile])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
     match command.status().context("cargo build")?.success() {
         true => Ok(()),
         false => Err(Failure::new("kumo does not build")),

@@ -118,8 +118,8 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo run --release -p bench -- cell --install
-  cargo run --release -p bench -- store --secs 5 --repeats 5 --format json
+  cargo run --profile shipped -p bench -- cell --install
+  cargo run --profile shipped -p bench -- store --secs 5 --repeats 5 --format json
   cargo run --release -p bench -- cell --only failover --kills 20
 
 lab/bench/README.md says what is measured, and what cannot be compared.";
