@@ -143,17 +143,18 @@ impl Connection {
         let before = self.inbox.len();
         // What is left over from before is looked at again though nothing new came.
         let mut read = before > 0;
-        if !read && stream.poll_read_ready(&mut context).is_pending() {
-            // An idle connection keeps no buffer.
-            self.inbox = BytesMut::new();
-            return Ok(None);
-        }
         while self.inbox.len() - before < bytes_max {
             if self.inbox.capacity() - self.inbox.len() < SPARE_BYTES_MIN {
                 self.inbox.reserve(READ_BYTES);
             }
             match pin!(stream.read_buf(&mut self.inbox)).poll(&mut context) {
-                Poll::Pending => return Ok(read.then_some(Advance::Read)),
+                Poll::Pending => {
+                    if !read {
+                        // An idle connection keeps no buffer.
+                        self.inbox = BytesMut::new();
+                    }
+                    return Ok(read.then_some(Advance::Read));
+                }
                 Poll::Ready(Ok(0)) if self.inbox.len() > before => {
                     // First what came before the end.
                     self.signal.raise();
