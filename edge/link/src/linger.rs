@@ -2,7 +2,7 @@
 //!
 //! To put a processor to sleep and to wake it costs more than a small turn, of whoever wakes and of who is woken. So where
 //! the next thing is likely to come within that time the loop stays awake for it; whoever else wants the processor
-//! has it meanwhile.
+//! has it between two looks.
 
 use crate::clock;
 use kumo_paxos::Time;
@@ -58,7 +58,8 @@ impl Linger {
         }
     }
 
-    /// At the beginning of a turn; `woken`: a socket has something. True: it was one more look, and there is nothing yet.
+    /// At the beginning of a turn; `woken`: a socket has something. True: it was one more look, and there is nothing yet. Then
+    /// others run, and the runtime asks the kernel what came, without waiting for it.
     pub fn looks_on(&mut self, woken: bool, context: &mut Context) -> bool {
         if self.until.is_none() {
             return false;
@@ -66,7 +67,9 @@ impl Linger {
         let now = clock::now();
         let goes_on = self.goes_on(now, woken);
         if goes_on {
-            self.look_again(now, context);
+            self.looked_at = now;
+            std::thread::yield_now();
+            context.waker().wake_by_ref();
         }
         goes_on
     }
@@ -100,7 +103,10 @@ impl Linger {
     pub fn stays(&mut self, now: Time, deadline: Option<Time>, expects: bool, context: &mut Context) -> bool {
         let stays = self.waits(now, deadline, expects);
         if stays {
-            self.look_again(clock::now(), context);
+            // The first look comes before anybody else has the processor: a turn takes long enough for something to come, and
+            // to give the processor away and have it back is dearer than a look.
+            self.looked_at = clock::now();
+            context.waker().wake_by_ref();
         }
         stays
     }
@@ -116,13 +122,6 @@ impl Linger {
             self.until = (soon && now >= self.rests_until && until > now).then_some(until);
         }
         self.until.is_some()
-    }
-
-    /// Lets others run, then has the runtime ask the kernel what came, without waiting for it.
-    fn look_again(&mut self, now: Time, context: &mut Context) {
-        self.looked_at = now;
-        std::thread::yield_now();
-        context.waker().wake_by_ref();
     }
 }
 
