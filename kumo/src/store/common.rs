@@ -135,6 +135,15 @@ pub fn plain(path: PathBuf) -> PathBuf {
     }
 }
 
+/// As [`plain`], from the root on: what is said of it is read on other hosts, where nobody knows the folder that this
+/// process works in.
+pub fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    let path = plain(path);
+    std::path::absolute(&path).map_err(|error| {
+        Failure::refused(format!("{}: no path from the root can be told of it: {error}", path.display()))
+    })
+}
+
 /// The managers that `-m` and `-p` name, each once. From one the others are learned.
 pub fn managers(manager: &str, more: &[String]) -> Result<Vec<SocketAddr>, Failure> {
     let named = std::iter::once(manager).chain(more.iter().map(String::as_str));
@@ -209,6 +218,17 @@ mod tests {
         assert_eq!(plain(".".into()), here);
         assert_eq!(plain("./".into()), here);
         assert_eq!(plain("..".into()), here.parent().unwrap());
+    }
+
+    #[test]
+    fn a_path_that_others_read_is_from_the_root_on() {
+        let here = std::env::current_dir().unwrap();
+        for (given, name) in
+            [("db/", here.join("db")), ("./db", here.join("db")), ("/var//kumo/", "/var/kumo".into())]
+        {
+            assert_eq!(absolute(given.into()).unwrap().as_os_str(), name, "{given}");
+        }
+        assert!(absolute("".into()).is_err());
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub fn run(server: Server) -> Result<(), Failure> {
     let config = ServerConfig {
         listen,
         managers: common::managers(&server.manager, &server.partners)?,
-        store: server.store.clone().map(common::plain),
+        store: server.store.clone().map(common::absolute).transpose()?,
         sync: match server.sync {
             SyncWhen::None => StoreSync::None,
             SyncWhen::Interval => StoreSync::Interval(SYNC_INTERVAL),

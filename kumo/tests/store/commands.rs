@@ -128,13 +128,15 @@ fn kumoctl(cluster: &mut Cluster) {
     order(cluster, &["attach-noreplace", &leaving]);
     assert_eq!(order(cluster, &["stat"]), plain, "it is taken back");
 
+    let folder = cluster.folder.path().canonicalize().unwrap();
     let days = [today(), order(cluster, &["backup"]), today()];
     for (index, server) in cluster.servers.iter().enumerate() {
-        let row = |day: &str| vec![server.address.to_string(), format!("store-{index}-{day}")];
+        let path = |day: &str| folder.join(format!("store-{index}-{day}"));
+        let row = |day: &str| vec![server.address.to_string(), path(day).display().to_string()];
         let rows = table(&days[1]);
         // It may be midnight.
         let day = [&days[0], &days[2]].into_iter().find(|day| rows.contains(&row(day))).expect("a row");
-        assert!(cluster.folder.path().join(format!("store-{index}-{day}")).is_dir());
+        assert!(path(day).is_dir());
     }
 
     Client::open(cluster.gateway.address).unwrap().fill(RECORDS, RECORD_BYTES);
