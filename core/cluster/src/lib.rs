@@ -47,6 +47,7 @@
 mod alive;
 mod cluster;
 pub mod control;
+mod coverage;
 mod early;
 mod gateway;
 mod guide;
@@ -69,6 +70,7 @@ pub use cluster::{
     Author, Cluster, Command, Doubt, GATEWAYS_MAX, LEASE_MICROS_MAX, Lead, Objection, Order, Query,
     RECRUITED_MAX, stranded,
 };
+pub use coverage::Coverage;
 pub use early::Early;
 pub use gateway::Gateway;
 pub use hash::{KeyHash, key_hash};

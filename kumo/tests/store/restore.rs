@@ -114,6 +114,43 @@ fn a_copy_of_a_backup_that_is_not_complete_is_neither_merged_nor_served() {
 }
 
 #[test]
+fn a_merge_that_lacks_part_of_the_ring_is_refused_and_names_the_servers() {
+    let mut cluster = Cluster::start(1, 4, &[]);
+    let mut client = Client::open(cluster.gateway.address).unwrap();
+    client.fill(KEYS, 10);
+    cluster.order(&["backup", "first"]);
+    let path = |name: &str| cluster.folder.path().join(name);
+    let addresses: Vec<String> = cluster.servers.iter().map(|server| server.address.to_string()).collect();
+    let (one, all) = (path("one"), path("all"));
+    let (status, said) = try_merge(&one, &[], &[path("store-0-first")]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("of the hash ring is in none of these"), "{said}");
+    let named: Vec<bool> = addresses.iter().map(|address| said.contains(address)).collect();
+    assert_eq!(named, [false, true, true, true], "{said}");
+    assert!(!one.exists());
+    // Whoever says that it is meant gets what there is, and is told.
+    let (status, said) = try_merge(&one, &["--accept-data-loss"], &[path("store-0-first")]);
+    assert!(status == Some(0) && said.contains("of the hash ring is in none of these"), "{said}");
+    // Of four servers two have every key.
+    let two = [path("store-1-first"), path("store-3-first")];
+    assert_eq!(try_merge(&all, &[], &two), (Some(0), String::new()));
+    let (status, said) = try_merge(&path("again"), &[], &[one, path("store-0-first")]);
+    assert!(status == Some(0) && said.lines().count() == 1 && said.contains("cannot be told"), "{said}");
+
+    // Of two hash spaces: what the last one says of who is lost counts.
+    cluster.servers[0].kill();
+    cluster.until_fault(0);
+    assert_eq!(cluster.kumoctl(&["backup", "second"]).status.code(), Some(1), "one is fault");
+    let mixed = [path("store-1-first"), path("store-2-second")];
+    assert_eq!(try_merge(&path("mixed"), &[], &mixed), (Some(0), String::new()));
+    let outdated = [path("store-0-first"), path("store-2-second")];
+    let (status, said) = try_merge(&path("outdated"), &[], &outdated);
+    assert!(status == Some(1) && said.contains("store-0-first is too old"), "{said}");
+    let named: Vec<bool> = addresses.iter().map(|address| said.contains(address)).collect();
+    assert_eq!(named, [false, true, false, true], "{said}");
+}
+
+#[test]
 fn a_backup_has_what_was_acknowledged_before_it_and_nothing_that_nobody_sent() {
     let mut cluster = Cluster::start(1, 3, &[]);
     let writer = Writer::default();
@@ -236,6 +273,13 @@ fn number(cluster: &Cluster) -> (u64, u64) {
 fn names(folder: &Path) -> BTreeSet<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.into_string().unwrap()).collect()
+}
+
+/// The status, and what was said on standard error.
+fn try_merge(destination: &Path, options: &[&str], sources: &[PathBuf]) -> (Option<i32>, String) {
+    let mut command = Command::new(KUMO);
+    let output = command.arg("mergedb").args(options).arg(destination).args(sources).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 fn merge(destination: &Path, sources: &[PathBuf]) -> Value {

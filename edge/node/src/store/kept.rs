@@ -1,5 +1,6 @@
 //! [`Kept`]: what a server's store remembers of the cluster, besides records.
 
+use crate::store::origin::{Acting, SPACE};
 use crate::{NodeError, entropy};
 use kumo_cluster::{Fault, Incarnation, LIVES_MAX, Space};
 use kumo_paxos::CellId;
@@ -25,8 +26,9 @@ impl Kept {
             // Nobody has heard of it: it does not take the place of one that was heard of.
             lives.pop();
         }
-        let kept =
-            Kept { cluster: note(engine, CLUSTER_NOTE)?, space: note(engine, SPACE)?, lives: lives.clone() };
+        let acting: Option<Acting> = note(engine, SPACE)?;
+        let space = acting.map(|acting| acting.space);
+        let kept = Kept { cluster: note(engine, CLUSTER_NOTE)?, space, lives: lives.clone() };
         let incarnation = Incarnation(entropy::draw()?);
         // Beyond it the oldest of those that never owned anything are forgotten, but not the one before.
         if lives.len() >= LIVES_MAX {
@@ -52,7 +54,7 @@ pub fn adopted(engine: &Engine, life: Option<Incarnation>, space: &Space) -> Res
         engine.put_note(LIVES, &vec![life].to_bytes())?;
     }
     engine.put_note(CLUSTER_NOTE, &space.cluster.to_bytes())?;
-    engine.put_note(SPACE, &space.to_bytes())
+    engine.put_note(SPACE, &Acting::of(life, space).to_bytes())
 }
 
 pub fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError> {
@@ -61,7 +63,6 @@ pub fn note<T: Wire>(engine: &Engine, name: &str) -> Result<Option<T>, NodeError
     T::from_bytes(bytes.into()).map(Some).map_err(damaged)
 }
 
-const SPACE: &str = "space";
 const LIVES: &str = "lives";
 /// The last life that managers heard of.
 const SPOKE: &str = "spoke";
