@@ -1,11 +1,13 @@
 //! `kumohash`: where keys lie on the ring, and who owns them.
 
 use super::common::CONTROL_PORT;
-use super::{shown, tool};
+use super::condition::{Condition, Lives};
+use super::tool;
 use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
 use clap::{Args, Command, Subcommand, ValueEnum};
+use kumo_cluster::control::Stat;
 use kumo_cluster::{COPIES, KeyHash, POINTS, Space, Table, key_hash, points};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -74,11 +76,11 @@ pub fn run(kumohash: Kumohash) -> Result<(), Failure> {
         Question::Hash { keys } => hashes(keys, out),
         Question::Assign { keys } => {
             let manager = manager()?;
-            crate::block_on(async move { owners(&tool::stat(&[manager]).await?.space, keys, out) })
+            crate::block_on(async move { owners(&tool::stat(&[manager]).await?, keys, out) })
         }
         Question::Dump { keys, ring } => {
             let manager = manager()?;
-            crate::block_on(async move { dump(&tool::stat(&[manager]).await?.space, keys, *ring, out) })
+            crate::block_on(async move { dump(&tool::stat(&[manager]).await?, keys, *ring, out) })
         }
     }
 }
@@ -93,7 +95,8 @@ fn hashes(keys: &[OsString], out: Out) -> Result<(), Failure> {
     })
 }
 
-fn owners(space: &Space, keys: &[OsString], out: Out) -> Result<(), Failure> {
+fn owners(stat: &Stat, keys: &[OsString], out: Out) -> Result<(), Failure> {
+    let (space, lives) = (&stat.space, Lives::of(stat));
     if space.rhs.is_empty() {
         return Err(Failure::refused("no server is attached"));
     }
@@ -105,9 +108,9 @@ fn owners(space: &Space, keys: &[OsString], out: Out) -> Result<(), Failure> {
     let mut values = Vec::new();
     for key in keys {
         let (key, hash) = (key.to_string_lossy(), key_hash(key.as_encoded_bytes()));
-        let named = |table: &Table| -> Vec<(SocketAddr, &str)> {
+        let named = |table: &Table| -> Vec<(SocketAddr, Condition)> {
             let members = table.arc(hash).owners.iter().map(|&index| space.member(index));
-            members.map(|member| (member.address, shown::state(member.state))).collect()
+            members.map(|member| (member.address, lives.condition(space, member))).collect()
         };
         let (read, written) = (named(&rhs), named(&whs));
         rows.push(row([&key, &hash, &"rhs", &line(&read)]));
@@ -120,20 +123,24 @@ fn owners(space: &Space, keys: &[OsString], out: Out) -> Result<(), Failure> {
     out.result(json!(values), || table(&rows))
 }
 
-fn line(owners: &[(SocketAddr, &str)]) -> String {
-    owners.iter().map(|(address, state)| format!("{address} ({state})")).collect::<Vec<_>>().join(", ")
+fn line(owners: &[(SocketAddr, Condition)]) -> String {
+    owners.iter().map(|(address, is)| format!("{address} ({is})")).collect::<Vec<_>>().join(", ")
 }
 
-fn listed(owners: &[(SocketAddr, &str)]) -> Value {
-    owners.iter().map(|(address, state)| json!({ "address": address.to_string(), "state": state })).collect()
+fn listed(owners: &[(SocketAddr, Condition)]) -> Value {
+    let listed = owners.iter().map(|(address, is)| {
+        json!({ "address": address.to_string(), "state": is.state(), "condition": is.name() })
+    });
+    listed.collect()
 }
 
-fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Failure> {
+fn dump(stat: &Stat, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Failure> {
+    let space = &stat.space;
     let members = match ring {
         Ring::Rhs => &space.rhs,
         Ring::Whs => &space.whs,
     };
-    let all = all_points(space, members);
+    let all = all_points(space, members, &Lives::of(stat));
     if keys.is_empty() {
         return out.result(points_listed(&all), || points_shown(&all));
     }
@@ -153,17 +160,18 @@ fn dump(space: &Space, keys: &[OsString], ring: Ring, out: Out) -> Result<(), Fa
 }
 
 /// In their order on the ring.
-fn all_points(space: &Space, members: &[u16]) -> Vec<Point> {
+fn all_points(space: &Space, members: &[u16], lives: &Lives) -> Vec<Point> {
     let mut all = Vec::with_capacity(members.len() * POINTS);
     for &index in members {
         let member = space.member(index);
-        all.extend(points(member.address).map(|point| (point, member.address, shown::state(member.state))));
+        let condition = lives.condition(space, member);
+        all.extend(points(member.address).map(|point| (point, member.address, condition)));
     }
     all.sort_unstable();
     all
 }
 
-type Point = (KeyHash, SocketAddr, &'static str);
+type Point = (KeyHash, SocketAddr, Condition);
 
 /// The points on the way up from a key, around the end if need be, until all its servers are met.
 fn walk(all: &[Point], servers: usize, hash: KeyHash) -> Vec<Point> {
@@ -180,17 +188,25 @@ fn walk(all: &[Point], servers: usize, hash: KeyHash) -> Vec<Point> {
 }
 
 fn points_listed(points: &[Point]) -> Value {
-    let listed = points.iter().map(|(point, address, state)| {
-        json!({ "point": point.to_string(), "address": address.to_string(), "state": state })
+    let listed = points.iter().map(|(point, address, is)| {
+        json!({
+            "point": point.to_string(),
+            "address": address.to_string(),
+            "state": is.state(),
+            "condition": is.name(),
+        })
     });
     listed.collect()
 }
 
 fn points_shown(points: &[Point]) -> String {
-    points.iter().map(|(point, address, state)| format!("{point} {address} ({state})\n")).collect()
+    points.iter().map(|(point, address, is)| format!("{point} {address} ({is})\n")).collect()
 }
 
 const EXAMPLES: &str = "\
+Behind each server stands what kumoctl stat says of it: active, fault, and what it is beside that. `fault, back: not
+attached` is lost, and was started again since: it serves when it is attached.
+
 Examples:
   kumohash hash foo                          db0f3feab5c7ee0b
   kumohash -m localhost assign user:1 user:2
@@ -216,7 +232,8 @@ mod tests {
             let rhs: Vec<u16> = (0..servers).collect();
             let empty = Space::empty(Default::default(), SpaceNumber(1));
             let space = Space { members, whs: rhs.clone(), rhs, ..empty };
-            let (all, table) = (all_points(&space, &space.rhs), Table::new(&space));
+            let lives = Lives::alone(space.server(0));
+            let (all, table) = (all_points(&space, &space.rhs, &lives), Table::new(&space));
             assert_eq!(all.len(), usize::from(servers) * POINTS);
             for key in 0..200 {
                 let hash = key_hash(format!("key-{key}").as_bytes());

@@ -1,8 +1,9 @@
 //! `kumostat`: one fact about one server, or about all of them.
 
 use super::common::{CONTROL_PORT, SERVER_PORT};
+use super::condition::Lives;
 use super::kumoctl::JobView;
-use super::{shown, tool};
+use super::tool;
 use crate::address;
 use crate::failure::Failure;
 use crate::output::{Format, Out, row, table};
@@ -71,7 +72,7 @@ pub fn run(kumostat: Kumostat) -> Result<(), Failure> {
             let server = address::one(server, SERVER_PORT)?;
             crate::block_on(async move {
                 let report = tool::inspect(server).await?;
-                let facts = facts(item, &report);
+                let facts = facts(item, &report, &Lives::alone(report.server));
                 out.result(facts_value(&facts), || facts_text(&facts))
             })
         }
@@ -92,12 +93,13 @@ impl Item {
 async fn all(manager: SocketAddr, item: Item, out: Out) -> Result<(), Failure> {
     let stat = tool::stat(&[manager]).await?;
     let reports = tool::inspect_all(&servers(&stat)).await;
+    let lives = Lives::of(&stat);
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut values = Vec::new();
     for (address, report) in &reports {
         match report {
             Ok(report) => {
-                let facts = facts(item, report);
+                let facts = facts(item, report, &lives);
                 if rows.is_empty() {
                     rows.push(heading(&facts));
                 }
@@ -162,7 +164,7 @@ fn number(report: &ServerReport) -> SpaceNumber {
 }
 
 /// What an item says, by name.
-fn facts(item: Item, report: &ServerReport) -> Vec<(&'static str, Value)> {
+fn facts(item: Item, report: &ServerReport, lives: &Lives) -> Vec<(&'static str, Value)> {
     match item {
         Item::Pid => vec![("pid", json!(report.pid))],
         Item::Uptime => vec![("uptime", json!(report.uptime_ms / 1000))],
@@ -172,9 +174,9 @@ fn facts(item: Item, report: &ServerReport) -> Vec<(&'static str, Value)> {
         Item::CmdSet => vec![("cmd_set", json!(report.sets))],
         Item::CmdDelete => vec![("cmd_delete", json!(report.deletes))],
         Item::Items => vec![("items", json!(report.usage.items))],
-        Item::Stats => stats(report),
-        Item::Rhs => vec![("rhs", ring(report, |space| &space.rhs))],
-        Item::Whs => vec![("whs", ring(report, |space| &space.whs))],
+        Item::Stats => stats(report, lives),
+        Item::Rhs => vec![("rhs", ring(report, lives, |space| &space.rhs))],
+        Item::Whs => vec![("whs", ring(report, lives, |space| &space.whs))],
         Item::Hscheck => vec![
             ("number", json!(number(report).to_string())),
             ("state", json!(report.space.as_ref().map_or("none", settled))),
@@ -194,11 +196,11 @@ fn facts(item: Item, report: &ServerReport) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn stats(report: &ServerReport) -> Vec<(&'static str, Value)> {
+fn stats(report: &ServerReport, lives: &Lives) -> Vec<(&'static str, Value)> {
     let usage = &report.usage;
     let one =
         [Item::Pid, Item::Uptime, Item::Time, Item::Version, Item::CmdGet, Item::CmdSet, Item::CmdDelete];
-    let mut facts: Vec<_> = one.into_iter().flat_map(|item| facts(item, report)).collect();
+    let mut facts: Vec<_> = one.into_iter().flat_map(|item| facts(item, report, lives)).collect();
     facts.extend([
         ("items", json!(usage.items)),
         ("tombstones", json!(usage.tombstones)),
@@ -216,10 +218,10 @@ fn stats(report: &ServerReport) -> Vec<(&'static str, Value)> {
     facts
 }
 
-fn ring(report: &ServerReport, which: impl Fn(&Space) -> &Vec<u16>) -> Value {
+fn ring(report: &ServerReport, lives: &Lives, which: impl Fn(&Space) -> &Vec<u16>) -> Value {
     let Some(space) = &report.space else { return json!([]) };
     let members = which(space).iter().map(|&index| space.member(index));
-    members.map(|member| json!(format!("{} ({})", member.address, shown::state(member.state)))).collect()
+    members.map(|member| json!(lives.shown(space, member))).collect()
 }
 
 fn settled(space: &Space) -> &'static str {
@@ -270,7 +272,8 @@ Items:
   cmd_get cmd_set cmd_delete   requests served
   items                        values stored
   stats                        all of these and more
-  rhs whs                      the servers that keys are read from, and those that a replace goes to
+  rhs whs                      the servers that keys are read from, and those that a replace goes to, by the hash space
+                               that it holds; without -m it knows of no other server whether that was started again
   hscheck                      the hash space it holds; with -m: whether all that are attached hold the manager's (status 1 if not)
   replstat                     writes that wait for copies, and how far a replace is
 

@@ -2,6 +2,7 @@
 
 mod argv;
 mod common;
+mod condition;
 mod detach;
 pub mod gateway;
 mod kumoctl;

@@ -40,6 +40,49 @@ fn a_replace_moves_what_a_new_server_owns_and_kumohash_names_it() {
 }
 
 #[test]
+fn a_server_that_is_back_and_waits_is_told_apart_from_one_that_is_lost() {
+    let mut cluster = Cluster::start(1, 3, &[]);
+    let control = cluster.controls[0].to_string();
+    let (back, lost) = (cluster.servers[0].address.to_string(), cluster.servers[1].address.to_string());
+    for server in [0, 1] {
+        cluster.servers[server].kill();
+        cluster.until_fault(server);
+    }
+    cluster.servers[0].run();
+    until("it is back", || strings(&cluster.try_stat()?["not_attached"]).contains(&back).then_some(()));
+    let asked: [&[&str]; 4] = [
+        &["hash", "-m", &control, "assign", "key"],
+        &["hash", "-m", &control, "dump"],
+        &["stat", "-m", &control, "rhs"],
+        &["stat", &back, "rhs"],
+    ];
+    // The server itself is told of it in a moment.
+    for words in asked {
+        let said = until("it is told apart", || {
+            let output = Command::new(KUMO).args(words).output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            said.contains(&format!("{back} (fault, back: not attached)")).then_some(said)
+        });
+        assert!(said.contains(&format!("{lost} (fault)")), "{words:?}: {said}");
+    }
+    let said = kumohash(&["-m", &control, "--format", "json", "assign", "key"]);
+    let assigned: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let conditions: Vec<_> =
+        assigned[0]["rhs"].as_array().unwrap().iter().map(|one| &one["condition"]).collect();
+    for condition in ["active", "fault", "waiting"] {
+        assert!(conditions.iter().any(|one| *one == condition), "{said}");
+    }
+    // It is no more than what it was when a replace has brought it in.
+    cluster.order(&["attach"]);
+    cluster.until_settled();
+    let owners = kumohash(&["-m", &control, "assign", "key"]);
+    assert!(
+        owners.contains(&format!("{back} (active)")) && owners.contains(&format!("{lost} (fault)")),
+        "{owners}"
+    );
+}
+
+#[test]
 fn kumohash_says_where_a_key_lies() {
     assert_eq!(kumohash(&["hash", "foo"]), "db0f3feab5c7ee0b\n");
 }
