@@ -244,7 +244,7 @@ Examples:
   kumoctl localhost backup nightly           every server writes STORE-nightly
   kumoctl localhost stat --format json
 
---format json: stat {space {number, time, clock}, attached [{address, state, returned, moving, full, unreadable}], not_attached, awaited, voters [{address, kind, server, state}], risk, master,
+--format json: stat {space {number, time, clock}, attached [{address, state, returned, heard, moving, full, unreadable}], not_attached, awaited, voters [{address, kind, server, state}], risk, master,
 auto_replace, attach_wanted, detach_wanted, gateways, job}; job {kind, number, paused, rate, percent, …, servers [{address, …}]}.
 
 Exit status:

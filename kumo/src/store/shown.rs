@@ -1,8 +1,8 @@
-//! How the store's tools write what people read: times, amounts, states.
+//! How the store's tools write what people read: times and amounts.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use kumo_cluster::{Clock, MemberState};
+use kumo_cluster::Clock;
 use std::time::Duration;
 
 /// A hash space's time as the seed prints it: local, with its offset, and the clock's counter. (Seed 000, 3.1)
@@ -72,14 +72,6 @@ pub fn duration(time: Duration) -> String {
         (0, 0, seconds) => format!("{seconds} s"),
         (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
         (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
-    }
-}
-
-/// The seed's two words. One that came back for what only it has is fault in all else until it is attached.
-pub fn state(state: MemberState) -> &'static str {
-    match state {
-        MemberState::Active => "active",
-        MemberState::Fault { .. } | MemberState::Returned { .. } => "fault",
     }
 }
 

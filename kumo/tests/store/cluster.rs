@@ -243,6 +243,11 @@ impl Node {
         Node { name, address, arguments, prefix, folder, child: None }
     }
 
+    /// With further options from its next start on.
+    pub fn add_options(&mut self, options: &[&str]) {
+        self.arguments.extend(words(options));
+    }
+
     /// Starts a process where none runs. It ends with this one, whatever happens: its standard input is ours.
     pub fn run(&mut self) {
         assert!(self.child.is_none(), "one process at a time");

@@ -93,7 +93,11 @@ impl Seen {
         let number =
             stat["space"]["number"].as_str().expect("a number").split_once('.').expect("of a generation");
         let number = (number.0.parse().unwrap(), number.1.parse().unwrap());
-        let content = format!("{} {}", stat["space"], stat["attached"]);
+        // What the managers hear of servers is told beside, and is another thing.
+        let attached = stat["attached"].as_array().expect("a list").iter();
+        let states =
+            attached.map(|one| format!("{{\"address\":{},\"state\":{}}}", one["address"], one["state"]));
+        let content = format!("{} {}", stat["space"], states.collect::<String>());
         let known = self.spaces.entry(number).or_insert_with(|| content.clone());
         assert_eq!(*known, content, "two hash spaces with one number");
     }

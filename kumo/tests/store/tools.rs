@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::cluster::{Cluster, KUMO, strings, until};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 #[test]
@@ -80,6 +80,34 @@ fn a_server_that_is_back_and_waits_is_told_apart_from_one_that_is_lost() {
         owners.contains(&format!("{back} (active)")) && owners.contains(&format!("{lost} (fault)")),
         "{owners}"
     );
+}
+
+#[test]
+fn managers_that_have_heard_of_nobody_yet_say_so() {
+    let mut cluster = Cluster::start(1, 2, &[]);
+    let mut servers: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.address).collect();
+    servers.sort_unstable();
+    let nodes = |what: &str| {
+        let lines: String = servers.iter().map(|server| format!("  {server} ({what})\n")).collect();
+        format!("attached node:\n{lines}not attached node:\n")
+    };
+    let block = |cluster: &Cluster| {
+        let output = cluster.kumoctl(&["stat"]);
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    };
+    cluster.managers[0].end();
+    // So patient that nobody is declared fault while we look.
+    cluster.managers[0].add_options(&["--connect-retry-limit", "100", "--connect-timeout-steps", "100"]);
+    cluster.managers[0].run();
+    until("it has heard of them", || block(&cluster)?.ends_with(&nodes("active")).then_some(()));
+    cluster.nodes().for_each(|node| node.end());
+    cluster.managers[0].run();
+    let said = until("it answers", || block(&cluster));
+    assert!(said.ends_with(&nodes("active, not heard of yet")), "{said}");
+    let stat = until("the manager answers", || cluster.try_stat());
+    for server in stat["attached"].as_array().unwrap() {
+        assert_eq!((&server["state"], &server["heard"]), (&"active".into(), &false.into()), "{stat}");
+    }
 }
 
 #[test]

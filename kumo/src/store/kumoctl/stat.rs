@@ -4,6 +4,7 @@ use super::job::{JobView, awaited};
 use super::voters;
 use crate::failure::Failure;
 use crate::output::{Out, note};
+use crate::store::condition::Condition;
 use crate::store::{shown, tool};
 use kumo_cluster::control::Stat;
 use kumo_cluster::{MemberState, ServerId, Standing};
@@ -85,9 +86,8 @@ fn foreign_hint(stat: &Stat, manager: SocketAddr) -> Option<String> {
 
 /// A server of the hash space.
 pub struct Attached {
-    pub state: &'static str,
-    /// It was lost as the last owner of something, is back, and acts for that alone until it is attached.
-    pub returned: bool,
+    /// In the seed's block. Of one that was given up, and waits, the block's second list tells.
+    pub is: Condition,
     /// It is being brought in, or is on its way out.
     pub moving: Option<&'static str>,
     /// Its disk is full.
@@ -100,9 +100,17 @@ pub struct Attached {
 pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
     let heard =
         |address| stat.servers.iter().find(|server| server.connected && server.server.address == address);
+    let lives: BTreeSet<ServerId> = stat.servers.iter().map(|server| server.server).collect();
+    let members = stat.space.members.iter();
+    let unheard = members.filter(|member| member.is_active() && !lives.contains(&member.id()));
+    let unheard: BTreeSet<SocketAddr> = unheard.map(|member| member.address).collect();
     let shown = |address, (state, place)| Attached {
-        state: shown::state(state),
-        returned: matches!(state, MemberState::Returned { .. }),
+        is: match state {
+            MemberState::Active if unheard.contains(&address) => Condition::Unheard,
+            MemberState::Active => Condition::Active,
+            MemberState::Fault { .. } => Condition::Fault,
+            MemberState::Returned { .. } => Condition::Returned,
+        },
         full: heard(address).is_some_and(|server| server.full),
         unreadable: heard(address).map_or(0, |server| server.usage.unreadable),
         moving: match place {
@@ -123,7 +131,8 @@ fn not_attached(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>) -> BTree
     };
     let connected = stat.servers.iter().filter(|server| server.connected).map(|server| server.server);
     let connected = connected.filter(|&server| !is_given_up(server)).map(|server| server.address);
-    let is_active = |address: &SocketAddr| attached.get(address).is_some_and(|one| one.state == "active");
+    let is_active =
+        |address: &SocketAddr| attached.get(address).is_some_and(|one| one.is.state() == "active");
     connected.filter(|address| !is_active(address)).collect()
 }
 
@@ -131,9 +140,8 @@ fn block(stat: &Stat, attached: &BTreeMap<SocketAddr, Attached>, free: &BTreeSet
     let mut text =
         format!("hash space timestamp:\n  {}\nattached node:\n", shown::timestamp(stat.space.clock));
     for (address, one) in attached {
-        let back = if one.returned { ", back: serves what only it has" } else { "" };
         let trouble = if one.full { ", disk full" } else { "" };
-        text += &format!("  {address} ({}{back}{trouble})\n", one.state);
+        text += &format!("  {address} ({}{trouble})\n", one.is);
     }
     text += "not attached node:\n";
     for address in free {
@@ -214,8 +222,9 @@ fn value(
         .map(|(address, one)| {
             json!({
                 "address": address.to_string(),
-                "state": one.state,
-                "returned": one.returned,
+                "state": one.is.state(),
+                "returned": one.is == Condition::Returned,
+                "heard": one.is != Condition::Unheard,
                 "moving": one.moving,
                 "full": one.full,
                 "unreadable": one.unreadable,
@@ -313,6 +322,22 @@ mod tests {
             nodes,
             "\n  127.0.0.1:8000 (active)\n  127.0.0.1:8001 (fault)\nnot attached node:\n  127.0.0.1:8002\n"
         );
+    }
+
+    #[test]
+    fn one_that_was_not_heard_of_is_not_said_to_be_there() {
+        // A new life of the first is there; the managers' own is too young to have heard of the one before.
+        let mut stat = stat(vec![heard(8000)]);
+        stat.servers[0].server.incarnation = Incarnation(1);
+        let attached = attached(&stat);
+        let text = block(&stat, &attached, &BTreeSet::new());
+        assert!(
+            text.contains("  127.0.0.1:8000 (active, not heard of yet)\n  127.0.0.1:8001 (fault)\n"),
+            "{text}"
+        );
+        let attached = &value(&stat, &attached, &BTreeSet::new())["attached"];
+        assert_eq!((&attached[0]["state"], &attached[0]["heard"]), (&json!("active"), &json!(false)));
+        assert_eq!(attached[1]["heard"], true, "until it was lost");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! [`Snapshot`]: all servers at one moment, and the rows made of two of them.
 
 use crate::failure::Failure;
+use crate::store::condition::Condition;
 use crate::store::kumoctl::{JobView, attached};
 use crate::store::{kumostat, tool};
 use kumo_cluster::control::{ServerReport, Stat};
@@ -42,9 +43,11 @@ impl Snapshot {
     pub fn rows(&self, earlier: Option<&Snapshot>) -> Vec<Row> {
         let attached = attached(&self.stat);
         let row = |(&address, report): (&SocketAddr, &Option<ServerReport>)| {
-            let state = match attached.get(&address) {
-                Some(one) if one.returned => "fault, back",
-                Some(one) => one.moving.filter(|_| one.state == "active").unwrap_or(one.state),
+            let state = match attached.get(&address).map(|one| (one.is, one.moving)) {
+                Some((Condition::Returned, _)) => "fault, back",
+                Some((Condition::Unheard, _)) => "not heard of",
+                Some((Condition::Active, Some(moving))) => moving,
+                Some((is, _)) => is.state(),
                 None => "not attached",
             };
             let report = report.clone();
