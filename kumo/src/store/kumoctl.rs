@@ -98,7 +98,7 @@ enum Order {
         accept_data_loss: bool,
     },
     /// What an attach (of all new servers unless said otherwise) or a detach would move, without doing it; status 1 when
-    /// it would be refused, and why
+    /// it would be refused, and why. Of a server that has records already it is the most that can be: it gets what differs
     Plan {
         #[command(subcommand)]
         change: Option<plan::Change>,

@@ -83,6 +83,48 @@ fn a_server_that_is_back_and_waits_is_told_apart_from_one_that_is_lost() {
 }
 
 #[test]
+fn a_plan_says_of_a_server_that_is_back_that_it_is_the_most_that_could_be_sent() {
+    let mut cluster = Cluster::start(1, 2, &[]);
+    Client::open(cluster.gateway.address).unwrap().fill(KEYS, 10);
+    cluster.servers[0].kill();
+    cluster.until_fault(0);
+    let plan = |cluster: &Cluster, servers: &[&str]| {
+        let said = |format: &[&str]| {
+            let output = cluster.kumoctl(&[&["plan", "attach"], servers, format].concat());
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let value: serde_json::Value = serde_json::from_str(&said(&["--format", "json"])).unwrap();
+        (said(&[]), value)
+    };
+    let known = |cluster: &Cluster, address: &str| {
+        until("it is known", || {
+            strings(&cluster.try_stat()?["not_attached"]).iter().any(|one| one == address).then_some(())
+        });
+    };
+    // One with nothing gets all of its part.
+    cluster.add_server();
+    let fresh = cluster.servers[2].address.to_string();
+    known(&cluster, &fresh);
+    let (said, value) = plan(&cluster, &[&fresh]);
+    assert!(said.contains("\nabout ") && !said.contains("at most"), "{said}");
+    assert_eq!(value["upper_bound"], false);
+    cluster.servers[0].run();
+    let back = cluster.servers[0].address.to_string();
+    known(&cluster, &back);
+    let (said, value) = plan(&cluster, &[]);
+    let bounded =
+        |address: &str| said.lines().any(|line| line.starts_with(address) && line.contains("at most "));
+    assert_eq!((bounded(&back), bounded(&fresh)), (true, false), "{said}");
+    assert!(said.contains("\nat most about "), "{said}");
+    assert!(said.contains(&format!("\n{back} has records already and gets only what differs; ")), "{said}");
+    assert_eq!(value["upper_bound"], true);
+    for share in value["shares"].as_array().unwrap() {
+        assert_eq!(share["upper_bound"], share["server"] == back.as_str(), "{value}");
+    }
+}
+
+#[test]
 fn managers_that_have_heard_of_nobody_yet_say_so() {
     let mut cluster = Cluster::start(1, 2, &[]);
     let mut servers: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.address).collect();

@@ -6,8 +6,9 @@ use crate::output::{Out, row, table};
 use crate::store::{shown, tool};
 use clap::Subcommand;
 use kumo_cluster::MemberState;
-use kumo_cluster::control::{ControlAnswer, ControlRequest, Plan, Stat};
+use kumo_cluster::control::{ControlAnswer, ControlRequest, Plan, ServerStat, Stat};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 #[derive(Subcommand, Clone, Debug)]
@@ -37,7 +38,10 @@ pub async fn run(manager: SocketAddr, change: Option<Change>, out: Out) -> Resul
     };
     let request = ControlRequest::Plan { attach, detach };
     match tool::control(manager, &request).await? {
-        ControlAnswer::Plan(plan) => print(&plan, out),
+        ControlAnswer::Plan(plan) => {
+            let returning = returning(&plan, &tool::stat(&[manager]).await?);
+            print(&plan, &returning, out)
+        }
         _other => Err(Failure::refused("another question was answered")),
     }
 }
@@ -56,7 +60,19 @@ fn lost(stat: &Stat) -> Result<Vec<SocketAddr>, Failure> {
     }
 }
 
-fn print(plan: &Plan, out: Out) -> Result<(), Failure> {
+/// Those who would receive something, and have records already: they get what differs, which nobody knows before it is
+/// compared. The plan counts all of it.
+fn returning(plan: &Plan, stat: &Stat) -> BTreeSet<SocketAddr> {
+    let receives = |address| plan.shares.iter().any(|share| share.server == address && share.gained > 0);
+    let has_records = |server: &&ServerStat| {
+        let is_outside = stat.space.index_of(server.server).is_none();
+        server.connected && is_outside && server.usage.items.saturating_add(server.usage.tombstones) > 0
+    };
+    let addresses = stat.servers.iter().filter(has_records).map(|server| server.server.address);
+    addresses.filter(|&address| receives(address)).collect()
+}
+
+fn print(plan: &Plan, returning: &BTreeSet<SocketAddr>, out: Out) -> Result<(), Failure> {
     let shares: Vec<_> = plan
         .shares
         .iter()
@@ -66,19 +82,40 @@ fn print(plan: &Plan, out: Out) -> Result<(), Failure> {
                 "before": percent(share.before),
                 "after": percent(share.after),
                 "gained": percent(share.gained),
+                "upper_bound": returning.contains(&share.server),
             })
         })
         .collect();
-    let value = json!({ "records": plan.records, "bytes": plan.bytes, "shares": shares });
+    let value = json!({
+        "records": plan.records,
+        "bytes": plan.bytes,
+        "upper_bound": !returning.is_empty(),
+        "shares": shares,
+    });
     out.result(value, || {
         let part = |part: u64| if part == 0 { "-".to_owned() } else { format!("{:.1} %", percent(part)) };
         let mut rows = vec![row([&"SERVER", &"BEFORE", &"AFTER", &"TO RECEIVE"])];
         for share in &plan.shares {
-            rows.push(row([&share.server, &part(share.before), &part(share.after), &part(share.gained)]));
+            let most = if returning.contains(&share.server) { "at most " } else { "" };
+            let gained = format!("{most}{}", part(share.gained));
+            rows.push(row([&share.server, &part(share.before), &part(share.after), &gained]));
         }
-        let moved = format!("about {} records, {}, would be sent", plan.records, shown::bytes(plan.bytes));
-        format!("{}Parts are of all keys, each kept by up to three servers.\n{moved}\n", table(&rows))
+        let most = if returning.is_empty() { "about" } else { "at most about" };
+        let moved = format!("{most} {} records, {}, would be sent", plan.records, shown::bytes(plan.bytes));
+        let text =
+            format!("{}Parts are of all keys, each kept by up to three servers.\n{moved}\n", table(&rows));
+        text + &less(returning)
     })
+}
+
+fn less(returning: &BTreeSet<SocketAddr>) -> String {
+    let names: Vec<String> = returning.iter().map(SocketAddr::to_string).collect();
+    let who = match &names[..] {
+        [] => return String::new(),
+        [one] => format!("{one} has records already and gets"),
+        all => format!("{} have records already and get", all.join(", ")),
+    };
+    format!("{who} only what differs; how much that is shows when it is compared\n")
 }
 
 /// Of 2^-32 parts of the ring.
