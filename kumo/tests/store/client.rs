@@ -90,6 +90,14 @@ impl Client {
         self.stream.write_all(requests.as_bytes())
     }
 
+    /// The connection is open, and nothing came that was not read.
+    pub fn is_silent(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let next = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        self.reader.buffer().is_empty() && next.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     pub fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line)? {

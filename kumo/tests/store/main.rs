@@ -30,6 +30,7 @@ mod options;
 mod outage;
 mod pair;
 mod pair_cuts;
+mod patience;
 mod readers;
 mod recordings;
 mod refusals;
