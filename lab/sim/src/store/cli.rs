@@ -108,7 +108,12 @@ fn one(report: Report) -> bool {
         report.spaces,
         faults.join(", "),
         report.hash,
-        if report.excused { "; loss of data accepted" } else { "" }
+        match (report.accepted, report.excused) {
+            (0, false) => String::new(),
+            (0, true) => "; not judged".to_owned(),
+            (losses, false) => format!("; {losses} losses accepted, of {} keys", report.keys_lost),
+            (losses, true) => format!("; {losses} losses accepted; not judged"),
+        }
     );
     match &report.failure {
         Some(failure) => println!("FAILED: {failure}"),
@@ -136,7 +141,7 @@ fn many(wish: &Wish) -> bool {
 fn print(summary: &Summary) {
     println!(
         "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} refused for lack of copies, {} failures of disks, \
-         {} servers ended by them, {} spaces, {} with loss accepted",
+         {} servers ended by them, {} spaces, {} losses of {} keys accepted in {} runs, {} runs not judged",
         summary.runs,
         summary.micros as f64 / 1e6,
         summary.calls,
@@ -145,6 +150,9 @@ fn print(summary: &Summary) {
         summary.denied,
         summary.ended,
         summary.spaces,
+        summary.accepted,
+        summary.keys_lost,
+        summary.bereft,
         summary.excused
     );
     for (fault, count) in &summary.faults {

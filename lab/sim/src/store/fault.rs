@@ -58,10 +58,12 @@ pub enum Fault {
     DiskUnread,
     /// All managers stop and lose their disks; an operator lets the cell that they form anew take what servers know.
     Forgotten,
+    /// All who own a key lose their disks at once.
+    CopiesLost,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 33] = [
+    pub const ALL: [Fault; 34] = [
         Fault::ServerCrash,
         Fault::DiskLost,
         Fault::DiskFull,
@@ -95,6 +97,7 @@ impl Fault {
         Fault::Blackout,
         Fault::DiskUnread,
         Fault::Forgotten,
+        Fault::CopiesLost,
     ];
 
     pub fn name(self) -> &'static str {
@@ -122,6 +125,7 @@ impl Fault {
             Fault::DiskFails => "disk-fails",
             Fault::DiskUnread => "disk-unread",
             Fault::Forgotten => "forgotten",
+            Fault::CopiesLost => "copies-lost",
             Fault::Attach => "attach",
             Fault::Detach => "detach",
             Fault::Replace => "replace",

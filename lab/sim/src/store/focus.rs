@@ -43,10 +43,12 @@ pub enum Focus {
     Unread,
     /// Managers forget everything, and a new cell takes what servers know, while servers come, go and are lost.
     Rebuild,
+    /// All copies of some keys are lost, and an operator gives them up in the middle of trouble.
+    Bereft,
 }
 
 impl Focus {
-    pub const ALL: [Focus; 17] = [
+    pub const ALL: [Focus; 18] = [
         Focus::Replace,
         Focus::Island,
         Focus::Succession,
@@ -64,6 +66,7 @@ impl Focus {
         Focus::Disk,
         Focus::Unread,
         Focus::Rebuild,
+        Focus::Bereft,
     ];
 
     pub fn name(self) -> &'static str {
@@ -85,6 +88,7 @@ impl Focus {
             Focus::Disk => "disk",
             Focus::Unread => "unread",
             Focus::Rebuild => "rebuild",
+            Focus::Bereft => "bereft",
         }
     }
 
@@ -112,6 +116,7 @@ impl Focus {
             Focus::Disk => &[Fault::DiskFull, Fault::DiskScarce, Fault::DiskFails],
             Focus::Unread => &[Fault::DiskUnread],
             Focus::Rebuild => &[Fault::Forgotten, Fault::ServerCrash],
+            Focus::Bereft => &[Fault::CopiesLost, Fault::ServerCrash],
         }
     }
 
@@ -292,6 +297,17 @@ impl Focus {
                 aim.each(&[Fault::CutPair, Fault::ManagerCrash, Fault::GatewayCrash, Fault::Slow], 1, end);
                 aim.each(&[Fault::Late, Fault::BreakLink], 2, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 12);
+            }
+            Focus::Bereft => {
+                plan.chaos_micros = aim.random.between(16_000_000, 24_000_000);
+                plan.servers = 4 + aim.random.below(3) as usize;
+                plan.servers_first = plan.servers - aim.random.below(2) as usize;
+                let end = plan.chaos_micros;
+                // Who was lost before has older copies, which are not to come back.
+                aim.together(&[Fault::ServerCrash, Fault::ServerCrash, Fault::CopiesLost], 4, 3_000_000, end);
+                aim.each(&[Fault::ServerCrash, Fault::Attach, Fault::BreakLink, Fault::Slow], 2, end);
+                aim.each(&[Fault::AutoReplace, Fault::Detach, Fault::ManagerCrash, Fault::Late], 1, end);
+                plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 18);
             }
         }
         plan.strikes = aim.strikes;

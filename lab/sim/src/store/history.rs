@@ -22,11 +22,14 @@ pub struct Flush {
     pub ending: Option<(u64, Ending)>,
 }
 
-/// All copies lost their power at once: what was written in that time may be gone, from some moment of it on.
-#[derive(Clone, Copy, Debug)]
-pub struct Loss {
-    pub from: u64,
-    pub upto: u64,
+/// What was acknowledged of a key, and is gone beyond what the store promises to bear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All copies lost what they had not made safe, or those that had the newest are given up: what was written in that
+    /// time may be gone, from some moment of it on.
+    Back { from: u64, upto: u64 },
+    /// An operator gave up all copies. Others begin with nothing.
+    Gone { at: u64 },
 }
 
 /// How a call ended.
@@ -117,8 +120,23 @@ impl Call {
 
     /// Whether its effect may be gone, though it was answered.
     pub fn may_be_lost(&self, losses: &[Loss]) -> bool {
-        let settled = self.ending.as_ref().map_or(u64::MAX, |(settled, _)| *settled);
-        losses.iter().any(|loss| self.invoked <= loss.upto && settled >= loss.from)
+        let within = |from, upto| self.invoked <= upto && self.settled() >= from;
+        losses.iter().any(|loss| match *loss {
+            Loss::Back { from, upto } => within(from, upto),
+            Loss::Gone { at } => within(at, at),
+        })
+    }
+
+    /// Whether its effect, if it had any, is gone for sure.
+    pub fn is_lost(&self, losses: &[Loss]) -> bool {
+        losses.iter().any(|loss| match *loss {
+            Loss::Back { .. } => false,
+            Loss::Gone { at } => self.answer().is_some() && self.settled() < at,
+        })
+    }
+
+    fn settled(&self) -> u64 {
+        self.ending.as_ref().map_or(u64::MAX, |(settled, _)| *settled)
     }
 
     /// Whether it may have had an effect that nobody confirmed.

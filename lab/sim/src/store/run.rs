@@ -48,8 +48,12 @@ pub struct Report {
     pub ended: u64,
     /// Spaces that were made.
     pub spaces: u64,
-    /// More copies were lost than the store promises to bear: an operator had to accept the loss.
+    /// The last owner went on without what it had not made safe: more was lost than the store promises to bear, and nobody
+    /// knows what. Such a run is not judged by what callers saw.
     pub excused: bool,
+    /// Losses that operators accepted, and keys that they struck.
+    pub accepted: u64,
+    pub keys_lost: u64,
     pub failure: Option<String>,
     pub lines: Vec<String>,
 }
@@ -108,6 +112,10 @@ pub struct Summary {
     /// Runs in which nothing succeeded.
     pub idle: u64,
     pub excused: u64,
+    /// Runs with losses that operators accepted, and those losses.
+    pub bereft: u64,
+    pub accepted: u64,
+    pub keys_lost: u64,
 }
 
 impl Summary {
@@ -122,6 +130,9 @@ impl Summary {
         self.spaces += report.spaces;
         self.idle += u64::from(report.succeeded == 0);
         self.excused += u64::from(report.excused);
+        self.bereft += u64::from(report.accepted > 0);
+        self.accepted += report.accepted;
+        self.keys_lost += report.keys_lost;
         for (fault, count) in report.faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -138,10 +149,15 @@ impl Summary {
         if self.idle > 0 {
             return Some(format!("nothing was answered in {} of {} runs", self.idle, self.runs));
         }
-        if self.excused * 50 > self.runs.max(50) {
+        let about_losses = self.focus == Some(Focus::Bereft);
+        let beyond = self.excused + if about_losses { 0 } else { self.bereft };
+        if beyond * 50 > self.runs.max(50) {
+            return Some(format!("copies were lost beyond the promise in {beyond} of {} runs", self.runs));
+        }
+        if about_losses && (self.accepted < self.runs || self.keys_lost < self.runs * 2) {
             return Some(format!(
-                "copies were lost beyond the promise in {} of {} runs",
-                self.excused, self.runs
+                "operators gave up only {} keys in {} runs, {} times",
+                self.keys_lost, self.runs, self.accepted
             ));
         }
         if self.focus == Some(Focus::Copies) && self.refused < self.runs {

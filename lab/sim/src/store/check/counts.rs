@@ -6,12 +6,14 @@ use crate::store::history::{Call, Loss, tokens};
 use kumo_cluster::{Answer, Operation};
 use std::collections::BTreeMap;
 
-/// A counter that is never deleted: acknowledged ≤ value ≤ acknowledged + unknown. What may be lost is unknown.
+/// A counter that is never deleted: acknowledged ≤ value ≤ acknowledged + unknown. What may be lost is unknown, and what is
+/// lost counts for nothing.
 pub fn counter<'a>(calls: impl Iterator<Item = &'a Call>, losses: &[Loss], value: Option<&[u8]>) -> Verdict {
     let (mut acknowledged, mut unknown) = (0, 0);
     for call in calls {
         let Operation::Add64 { delta, .. } = call.operation else { continue };
         match call.answer() {
+            Some(Answer::Reply(_)) if call.is_lost(losses) => {}
             Some(Answer::Reply(_)) if call.may_be_lost(losses) => unknown += delta,
             Some(Answer::Reply(_)) => acknowledged += delta,
             Some(answer) => return Err(format!("counting up was answered {answer:?}")),
@@ -38,6 +40,7 @@ pub fn log<'a>(calls: impl Iterator<Item = &'a Call>, losses: &[Loss], value: Op
         let token = tokens(data)?.first().copied().ok_or("an append of nothing")?;
         let times = found.remove(&token).unwrap_or(0);
         let fits = match call.answer() {
+            Some(Answer::Reply(_)) if call.is_lost(losses) => times == 0,
             Some(Answer::Reply(_)) if call.may_be_lost(losses) => times <= 1,
             Some(Answer::Reply(_)) => times == 1,
             Some(_) => times == 0,
@@ -86,8 +89,8 @@ mod tests {
             counter(calls.iter(), &[], Some(value.as_bytes())).unwrap_err();
         }
         counter(calls.iter(), &[], None).unwrap_err();
-        counter(calls.iter(), &[Loss { from: 1, upto: 2 }], None).unwrap();
-        counter(calls.iter(), &[Loss { from: 2, upto: 3 }], None).unwrap_err();
+        counter(calls.iter(), &[Loss::Back { from: 1, upto: 2 }], None).unwrap();
+        counter(calls.iter(), &[Loss::Back { from: 2, upto: 3 }], None).unwrap_err();
     }
 
     #[test]
@@ -99,6 +102,6 @@ mod tests {
         for value in ["", "<2>", "<1><1>", "<1><2><2>", "<1><3>", "<1><9>"] {
             log(calls.iter(), &[], Some(value.as_bytes())).unwrap_err();
         }
-        log(calls.iter(), &[Loss { from: 1, upto: 2 }], None).unwrap();
+        log(calls.iter(), &[Loss::Back { from: 1, upto: 2 }], None).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use kumo_cluster::{Answer, Operation, Reply};
 use std::collections::{BTreeMap, HashSet};
 
 /// Whether some order of the calls, and of the flushes of the key, explains all answers. A value whose expiry is below
-/// `far` may vanish, and after a loss the key is as it was at some moment of it.
+/// `far` may vanish, and after a loss the key is as it was at some moment of it, or is gone.
 pub fn check<'a>(
     calls: impl Iterator<Item = &'a Call>,
     flushes: impl Iterator<Item = &'a Flush>,
@@ -194,6 +194,7 @@ impl<'a> Search<'a> {
             Act::Flushed => Some(State { now: Version::default(), kept }),
             Act::Kept => Some(State { now, kept: Some(now) }),
             Act::Back => kept.map(|now| State { now, kept: None }),
+            Act::Gone => Some(State { now: Version::default(), kept }),
         }
     }
 
@@ -362,45 +363,9 @@ const STATES_MAX: usize = 3_000_000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::{FAR, call, done, flush, get, perhaps, set, value, verdict};
     use super::*;
-    use crate::store::history::{Ending, token};
-
-    const FAR: i64 = 1_000_000;
-
-    fn call(times: (u64, u64), operation: Operation, answer: Answer) -> Call {
-        let ending = Some((times.1, Ending::Answer(answer)));
-        Call { key: 0, caller: 0, operation, invoked: times.0, ending }
-    }
-
-    fn perhaps(invoked: u64, operation: Operation) -> Call {
-        Call { key: 0, caller: 0, operation, invoked, ending: None }
-    }
-
-    fn set(number: u64) -> Operation {
-        Operation::Set { flags: 0, expiry: 0, data: token(number) }
-    }
-
-    fn done(clock: u64) -> Answer {
-        Answer::Reply(Reply::Done { clock })
-    }
-
-    fn value(clock: u64, data: &[u8]) -> Answer {
-        let data = Bytes::copy_from_slice(data);
-        Answer::Reply(Reply::Value { clock, flags: 0, ttl: None, data })
-    }
-
-    fn get(times: (u64, u64), clock: u64, number: u64) -> Call {
-        call(times, Operation::Get, value(clock, &token(number)))
-    }
-
-    fn verdict(calls: &[Call]) -> Verdict {
-        check(calls.iter(), [].iter(), &[], FAR)
-    }
-
-    fn flush(invoked: u64, settled: Option<u64>) -> Flush {
-        let ending = settled.map(|settled| (settled, Ending::Answer(done(0))));
-        Flush { prefix: Bytes::new(), invoked, ending }
-    }
+    use crate::store::history::token;
 
     #[test]
     fn overlapping_sets_go_the_way_of_their_clocks() {
@@ -497,33 +462,6 @@ mod tests {
         ];
         check(calls.iter(), [flush(14, None)].iter(), &[], FAR).unwrap();
         verdict(&calls).unwrap_err();
-    }
-
-    #[test]
-    fn what_was_written_before_a_loss_is_there_after_it() {
-        let loss = [Loss { from: 100, upto: 200 }];
-        let verdict = |calls: &[Call]| check(calls.iter(), [].iter(), &loss, FAR);
-        let missing = call((210, 220), Operation::Get, Answer::Missing);
-        verdict(&[call((0, 10), set(1), done(4)), missing]).unwrap_err();
-        let calls = [
-            call((0, 10), set(1), done(4)),
-            call((110, 120), set(2), done(5)),
-            get((130, 140), 5, 2),
-            call((150, 160), set(3), done(6)),
-        ];
-        // Any of those that were there in that time, and then that one.
-        for (number, clock) in [(1, 4), (2, 5), (3, 6)] {
-            verdict(&[&calls[..], &[get((210, 220), clock, number)]].concat()).unwrap();
-        }
-        let both = [get((210, 220), 4, 1), get((230, 240), 5, 2)];
-        verdict(&[&calls[..], &both].concat()).unwrap_err();
-        // Before it, nothing is lost.
-        verdict(&[&calls[..], &[get((170, 180), 5, 2)]].concat()).unwrap_err();
-        // One of unknown outcome that was seen before the loss is there afterwards, or is not.
-        let seen = [perhaps(20, set(2)), get((130, 140), 5, 2)];
-        for (number, clock) in [(1, 4), (2, 5)] {
-            verdict(&[&calls[..1], &seen, &[get((210, 220), clock, number)]].concat()).unwrap();
-        }
     }
 
     #[test]

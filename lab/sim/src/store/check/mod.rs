@@ -2,6 +2,10 @@
 
 pub mod counts;
 pub mod linear;
+#[cfg(test)]
+mod losses;
+#[cfg(test)]
+mod samples;
 mod steps;
 
 pub use steps::clock_of;

@@ -31,6 +31,8 @@ pub enum Act {
     Kept,
     /// The power is back, and what was kept is there.
     Back,
+    /// An operator gave up all copies.
+    Gone,
 }
 
 impl Step<'_> {
@@ -68,16 +70,20 @@ impl Step<'_> {
         })
     }
 
-    /// What a loss of power does to every key.
-    pub fn of_loss<'b>(loss: &Loss) -> [Step<'b>; 2] {
-        [(loss.from, Act::Kept), (loss.upto, Act::Back)].map(|(invoked, act)| Step {
+    /// What a loss does to the key.
+    pub fn of_loss<'b>(loss: &Loss) -> Vec<Step<'b>> {
+        let step = |invoked, settled, act| Step {
             invoked,
-            settled: loss.upto,
+            settled,
             operation: Cow::Owned(Operation::Get),
             answer: Some(&Answer::Missing),
             happened: None,
             act,
-        })
+        };
+        match *loss {
+            Loss::Back { from, upto } => vec![step(from, upto, Act::Kept), step(upto, upto, Act::Back)],
+            Loss::Gone { at } => vec![step(at, at, Act::Gone)],
+        }
     }
 
     /// Whether it took effect is not known.

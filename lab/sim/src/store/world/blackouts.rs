@@ -34,9 +34,9 @@ impl World {
     }
 
     /// When something that was acknowledged may have been lost: the time between two syncs, before each blackout.
-    pub fn losses(&self) -> Vec<Loss> {
+    pub fn blacked_out(&self) -> Vec<Loss> {
         let befores = [0].iter().chain(&self.blackouts);
-        let loss = |(&before, &upto): (&u64, &u64)| Loss { from: before.max(upto - SYNC_MICROS), upto };
+        let loss = |(&before, &upto): (&u64, &u64)| Loss::Back { from: before.max(upto - SYNC_MICROS), upto };
         befores.zip(&self.blackouts).map(loss).collect()
     }
 }

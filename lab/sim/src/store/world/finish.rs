@@ -129,10 +129,6 @@ impl World {
                 continue;
             }
             let accept_data_loss = self.arcs_lost();
-            if accept_data_loss && !self.excused {
-                self.trace.note(self.now, &[51], &[], || "the operator accepts the loss of data".to_owned());
-                self.excused = true;
-            }
             let whs_since = self.newest_cluster().map_or(SpaceNumber(0), |cluster| cluster.space().whs_since);
             if job.0 != whs_since {
                 job = (whs_since, self.now);
@@ -143,7 +139,13 @@ impl World {
             self.ask(None, ControlRequest::AutoReplace { on: false });
             self.ask(None, ControlRequest::Resume);
             self.ask(None, ControlRequest::Rate { bytes: 0 });
-            self.ask(None, ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss });
+            match accept_data_loss {
+                true => self.accept_loss(),
+                false => self.ask(
+                    None,
+                    ControlRequest::Attach { servers: Vec::new(), replace: true, accept_data_loss: false },
+                ),
+            }
             self.run_until(self.now + ASK_AGAIN_MICROS);
         }
         Ok(())
@@ -187,11 +189,11 @@ impl World {
     /// What all callers saw, judged.
     fn verdict(&self) -> Verdict {
         if self.excused {
-            // What was on the lost disks alone is gone, and the operator said so.
             return Ok(());
         }
-        let losses = self.losses();
+        let given_up = self.given_up();
         for (index, key) in self.plan.keys.iter().enumerate() {
+            let losses = self.losses(key, &given_up);
             let record = self.content(key);
             let data = record.as_ref().map(|record| &record.data[..]);
             let verdict = match key.class {

@@ -1,6 +1,7 @@
 //! [`World`]: all hosts of one store cluster, in one thread, in virtual time. What is tested is what runs: the
 //! shell's sockets, files and timers are replaced, and nothing else.
 
+mod accepted;
 mod blackouts;
 mod callers;
 mod copies;
@@ -55,8 +56,8 @@ pub struct World {
     randoms: Randoms,
     /// Faults that took effect.
     struck: BTreeMap<Fault, u64>,
-    /// Every space anybody took, by its cluster and number.
-    spaces: BTreeMap<(CellId, SpaceNumber), Space>,
+    /// Every space anybody took, by its cluster and number, and when the first did.
+    spaces: BTreeMap<(CellId, SpaceNumber), (u64, Space)>,
     /// Those that others than managers took.
     spread: BTreeSet<(CellId, SpaceNumber)>,
     /// Lives whose disk is gone.
@@ -67,6 +68,8 @@ pub struct World {
     in_space: BTreeMap<usize, SpaceNumber>,
     /// When all servers lost something with their power.
     blackouts: Vec<u64>,
+    /// When an operator said that the loss of data is accepted.
+    consents: Vec<u64>,
     /// Servers that their disks ended, or kept from starting.
     ended: u64,
     /// What the replicas of the cell had executed, by how far they were.
@@ -201,6 +204,8 @@ enum Event {
     Resumed,
     /// The operator looks whether the managers know the cluster again.
     Rebuild,
+    /// The operator looks whether all copies of some keys are lost.
+    Accept,
     Strike(Fault),
     Mend(Vec<(Host, Host)>),
     /// A connection is given up whose bytes are late.
@@ -241,6 +246,7 @@ impl World {
             forgetful: BTreeMap::new(),
             in_space: BTreeMap::new(),
             blackouts: Vec::new(),
+            consents: Vec::new(),
             ended: 0,
             digests: BTreeMap::new(),
             forgotten: false,
@@ -416,6 +422,7 @@ impl World {
             Event::Wish(fault) => self.wish(fault),
             Event::Resumed => self.resumed(),
             Event::Rebuild => self.look_again(),
+            Event::Accept => self.look_for_losses(),
             Event::Strike(fault) => self.strike(fault),
             Event::Mend(cuts) => self.mend(cuts),
             Event::GiveUpLate(connection) => self.give_up_late(connection),
@@ -448,6 +455,7 @@ impl World {
             | Event::Wish(_)
             | Event::Resumed
             | Event::Rebuild
+            | Event::Accept
             | Event::Strike(_)
             | Event::Mend(_)
             | Event::GiveUpLate(_)
@@ -479,10 +487,10 @@ impl World {
         }
         match self.spaces.get(&(space.cluster, space.number)) {
             None => {
-                self.spaces.insert((space.cluster, space.number), space.clone());
+                self.spaces.insert((space.cluster, space.number), (self.now, space.clone()));
             }
-            Some(known) if known == space => {}
-            Some(known) => {
+            Some((_, known)) if known == space => {}
+            Some((_, known)) => {
                 let why = format!("two spaces have one number: {known:?} and {space:?}");
                 self.fail(why);
             }
@@ -492,6 +500,8 @@ impl World {
     /// What came of it.
     pub fn report(self) -> Report {
         let denied = self.slots[self.places(Kind::Server)].iter().map(|slot| slot.engine.denied()).sum();
+        let given_up = self.given_up();
+        let struck = |key| given_up.iter().filter(|one| one.is_struck(key)).count() as u64;
         Report {
             seed: self.plan.seed,
             hash: self.trace.hash(),
@@ -504,6 +514,8 @@ impl World {
             ended: self.ended,
             spaces: self.spaces.len() as u64,
             excused: self.excused,
+            accepted: given_up.len() as u64,
+            keys_lost: self.plan.keys.iter().map(struck).sum(),
             failure: self.failure,
             lines: self.trace.into_lines(),
         }

@@ -102,6 +102,9 @@ impl World {
                 if matches!(errand.request, ControlRequest::Rebuild { .. }) {
                     self.rebuilt();
                 }
+                if matches!(errand.request, ControlRequest::Attach { accept_data_loss: true, .. }) {
+                    self.loss_accepted();
+                }
                 if let Some(fault) = errand.fault {
                     *self.struck.entry(fault).or_default() += 1;
                 }

@@ -39,6 +39,7 @@ impl World {
             Fault::PowerLost => self.lose_power(),
             Fault::Blackout => self.blackout(),
             Fault::Forgotten => self.forget(),
+            Fault::CopiesLost => self.lose_copies(),
             Fault::Attach
             | Fault::Detach
             | Fault::Replace
@@ -96,12 +97,18 @@ impl World {
         if !self.may_lose(victim) || !self.cell_bears_loss(slot) {
             return false;
         }
-        self.lost_lives.extend(self.slots[slot].engine.lives());
-        self.kill(victim, silent);
-        self.slots[slot].engine.lose();
-        self.lose_seat(slot);
+        self.lose_disk_of(slot, silent);
         self.schedule.put(self.now + delay, Event::Start { slot });
         true
+    }
+
+    pub(super) fn lose_disk_of(&mut self, slot: usize, silent: bool) {
+        self.lost_lives.extend(self.slots[slot].engine.lives());
+        if let Some(victim) = self.slots[slot].listener {
+            self.kill(victim, silent);
+        }
+        self.slots[slot].engine.lose();
+        self.lose_seat(slot);
     }
 
     /// Only where every arc keeps another running owner: nobody promises what one server alone had not made safe.
