@@ -5,7 +5,7 @@ use sim::store::focus::Focus;
 use sim::store::run::{Options, run_many};
 
 /// A rule, what shows its absence, and within how many seeds: a few times what it takes.
-const CAUGHT: [(Mutation, Focus, u64); 25] = [
+const CAUGHT: [(Mutation, Focus, u64); 26] = [
     (Mutation::ReplicaShowsDirty, Focus::Island, 30),
     (Mutation::PrimaryShowsPending, Focus::Island, 60),
     (Mutation::FaultBeforeLeaseEnd, Focus::Island, 60),
@@ -31,6 +31,7 @@ const CAUGHT: [(Mutation, Focus, u64); 25] = [
     (Mutation::RisenTold, Focus::Rebuild, 20),
     (Mutation::GatewaysNumberedAgain, Focus::Rebuild, 100),
     (Mutation::LeftoversForgotten, Focus::Bereft, 700),
+    (Mutation::IdsNotCarried, Focus::Bereft, 250),
 ];
 
 #[test]

@@ -141,7 +141,8 @@ fn many(wish: &Wish) -> bool {
 fn print(summary: &Summary) {
     println!(
         "{} runs, {:.0} virtual seconds, {} calls, {} answered, {} refused for lack of copies, {} failures of disks, \
-         {} servers ended by them, {} spaces, {} losses of {} keys accepted in {} runs, {} runs not judged",
+         {} servers ended by them, {} spaces, {} losses of {} keys accepted in {} runs, \
+         {} rebuilds without missing servers, {} of them with a loss, {} runs not judged",
         summary.runs,
         summary.micros as f64 / 1e6,
         summary.calls,
@@ -153,6 +154,8 @@ fn print(summary: &Summary) {
         summary.accepted,
         summary.keys_lost,
         summary.bereft,
+        summary.forsaken,
+        summary.forsaken_with_loss,
         summary.excused
     );
     for (fault, count) in &summary.faults {

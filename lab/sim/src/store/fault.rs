@@ -196,6 +196,8 @@ pub struct Plan {
     pub buffered: bool,
     /// Servers tell of what their disks did not store, and go on: a rule of the shell is left out.
     pub heedless: bool,
+    /// When the operator of a rebuild that leads to nothing goes on without those who are missing.
+    pub forsakes_after: Option<u64>,
     /// Rates of clocks: between these.
     pub rate_permille: (u64, u64),
     /// When each kind strikes. Each has its own stream of random numbers: taking one away changes no other.
@@ -241,6 +243,7 @@ impl Plan {
             named: false,
             buffered: false,
             heedless: false,
+            forsakes_after: None,
             rate_permille: RATE_PERMILLE,
             chaos_micros,
             strikes: BTreeMap::new(),

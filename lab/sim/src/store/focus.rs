@@ -297,6 +297,7 @@ impl Focus {
                 aim.each(&[Fault::CutPair, Fault::ManagerCrash, Fault::GatewayCrash, Fault::Slow], 1, end);
                 aim.each(&[Fault::Late, Fault::BreakLink], 2, end);
                 plan.keys = keys(&[Class::Register, Class::Log, Class::Counter], 12);
+                aim.forsake(plan);
             }
             Focus::Bereft => {
                 plan.chaos_micros = aim.random.between(16_000_000, 24_000_000);
@@ -331,6 +332,29 @@ impl Aim {
         }
     }
 
+    /// Of some runs about rebuilds, by a stream of its own: shortly before the managers forget everything a server is found
+    /// lost, and those who know it are lost as well, some with their disks.
+    fn forsake(&mut self, plan: &mut Plan) {
+        let mut random = Random::new(plan.seed, "forsaken");
+        if !random.permille(FORSAKEN_PERMILLE) {
+            return;
+        }
+        plan.forsakes_after = Some(random.between(300_000, 3_000_000));
+        // Few, so that all who know of the newest ring may be lost.
+        (plan.servers, plan.servers_first) = (3, random.between(2, 3) as usize);
+        let forgotten = self.strikes.get(&Fault::Forgotten).cloned().unwrap_or_default();
+        for time in forgotten {
+            let before = time.saturating_sub(random.between(2_200_000, 4_500_000)).max(QUIET_MICROS);
+            self.strikes.entry(Fault::ServerPause).or_default().push(before);
+            let often = [(Fault::ServerCrash, 700), (Fault::DiskLost, 500), (Fault::DiskLost, 200)];
+            for (fault, permille) in often {
+                if random.permille(permille) {
+                    self.strikes.entry(fault).or_default().push(time + random.between(1_000, 600_000));
+                }
+            }
+        }
+    }
+
     /// All of them within a short time, so often.
     fn together(&mut self, faults: &[Fault], count: u64, within: u64, end: u64) {
         for _ in 0..count {
@@ -343,6 +367,8 @@ impl Aim {
     }
 }
 
+/// Runs about rebuilds in which an operator may go on without those who are missing.
+const FORSAKEN_PERMILLE: u64 = 300;
 /// A connection breaks well before a lease runs out.
 const SHORT_PATIENCE_MICROS: (u64, u64) = (100_000, 700_000);
 

@@ -54,6 +54,9 @@ pub struct Report {
     /// Losses that operators accepted, and keys that they struck.
     pub accepted: u64,
     pub keys_lost: u64,
+    /// Rebuilds that went on without servers that were missing, and of them those that lost something by it.
+    pub forsaken: u64,
+    pub forsaken_with_loss: u64,
     pub failure: Option<String>,
     pub lines: Vec<String>,
 }
@@ -116,6 +119,8 @@ pub struct Summary {
     pub bereft: u64,
     pub accepted: u64,
     pub keys_lost: u64,
+    pub forsaken: u64,
+    pub forsaken_with_loss: u64,
 }
 
 impl Summary {
@@ -133,6 +138,8 @@ impl Summary {
         self.bereft += u64::from(report.accepted > 0);
         self.accepted += report.accepted;
         self.keys_lost += report.keys_lost;
+        self.forsaken += report.forsaken;
+        self.forsaken_with_loss += report.forsaken_with_loss;
         for (fault, count) in report.faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -150,9 +157,16 @@ impl Summary {
             return Some(format!("nothing was answered in {} of {} runs", self.idle, self.runs));
         }
         let about_losses = self.focus == Some(Focus::Bereft);
-        let beyond = self.excused + if about_losses { 0 } else { self.bereft };
+        let about_rebuilds = self.focus == Some(Focus::Rebuild);
+        let beyond = self.excused + if about_losses || about_rebuilds { 0 } else { self.bereft };
         if beyond * 50 > self.runs.max(50) {
             return Some(format!("copies were lost beyond the promise in {beyond} of {} runs", self.runs));
+        }
+        if about_rebuilds && self.forsaken * 10 < self.runs {
+            return Some(format!(
+                "only {} rebuilds went on without missing servers in {} runs",
+                self.forsaken, self.runs
+            ));
         }
         if about_losses && (self.accepted < self.runs || self.keys_lost < self.runs * 2) {
             return Some(format!(

@@ -31,7 +31,8 @@ impl World {
     /// When something of that key that was acknowledged may have been lost, or was.
     pub fn losses(&self, key: &Key, given_up: &[GivenUp]) -> Vec<Loss> {
         let struck = given_up.iter().filter(|one| one.is_struck(key)).map(GivenUp::loss);
-        self.blacked_out().into_iter().chain(struck).collect()
+        let rebuilt = self.forsaken.iter().filter_map(|one| one.loss(key));
+        self.blacked_out().into_iter().chain(struck).chain(rebuilt).collect()
     }
 
     /// All of them, and for each of them an operator's consent. Who switches is in the space before, so that one is known.

@@ -30,6 +30,8 @@ impl World {
         self.chaos = false;
         // Nobody waits for what was asked before and not done.
         self.errands.clear();
+        // Now that all servers are started, a rebuild may wait for them once more.
+        self.stuck_since = None;
         self.network.heal();
         self.slow.clear();
         for slot in 0..self.slots.len() {

@@ -12,9 +12,8 @@ impl World {
         let fault = Fault::Forgotten;
         let silent = self.draw(fault, 0, 3) == 0;
         let look = self.draw(fault, 200_000, 4_000_000);
-        let knows =
-            |slot: usize| self.slots[slot].engine.space().is_some_and(|space| !space.members.is_empty());
-        if self.is_forgotten() || !self.places(Kind::Server).any(knows) {
+        let known = self.places(Kind::Server).any(|slot| self.knows_ring(slot));
+        if self.is_forgotten() || self.is_half_forsaken() || !known {
             return false;
         }
         for slot in self.places(Kind::Manager) {
@@ -30,6 +29,9 @@ impl World {
         self.errands.clear();
         // What managers alone have heard of never was.
         self.spaces.retain(|number, _| self.spread.contains(number));
+        let spaces = &self.spaces;
+        self.forsaken.retain(|one| spaces.keys().any(|(_, number)| *number == one.number()));
+        self.stuck_since = None;
         self.digests.clear();
         self.forgotten = true;
         let again = self.draw(fault, 0, 2) == 0;
@@ -41,6 +43,16 @@ impl World {
     /// No manager knows a ring, and servers do.
     pub fn is_forgotten(&self) -> bool {
         self.forgotten && self.newest_cluster().is_none_or(|cluster| cluster.space().members.is_empty())
+    }
+
+    /// Managers have forgotten the ring, and no other server has it: without that one's disk there is nothing to rebuild from.
+    pub fn is_last_to_know(&self, slot: usize) -> bool {
+        let mut others = self.places(Kind::Server).filter(|other| *other != slot);
+        self.is_forgotten() && !others.any(|other| self.knows_ring(other))
+    }
+
+    fn knows_ring(&self, slot: usize) -> bool {
+        self.slots[slot].engine.space().is_some_and(|space| !space.members.is_empty())
     }
 
     /// A new cell has taken the ring. Now and then it is lost like the one before, and no server has heard of it.
@@ -60,7 +72,8 @@ impl World {
     pub fn ask_to_rebuild(&mut self) -> bool {
         let forgotten = self.is_forgotten();
         if forgotten {
-            self.ask(None, ControlRequest::Rebuild { accept_data_loss: false });
+            let accept_data_loss = self.is_to_forsake();
+            self.ask(None, ControlRequest::Rebuild { accept_data_loss });
         }
         forgotten
     }

@@ -9,6 +9,7 @@ mod disks;
 mod finish;
 mod flushes;
 mod forgotten;
+mod forsaken;
 mod gateways;
 mod links;
 mod managers;
@@ -27,6 +28,7 @@ use crate::disk::Disk;
 use crate::trace::Trace;
 use bytes::Bytes;
 use callers::Seat;
+use forsaken::Forsaken;
 use kumo_cluster::{Broken, MemberState, Mutation, Recruit, ServerId, Space, SpaceNumber};
 use kumo_paxos::{CellId, Configuration, Genesis, Incarnation, Instance, Member, ReplicaId, Role};
 use kumo_session::ConnectionId;
@@ -77,6 +79,10 @@ pub struct World {
     /// Managers have lost all they knew, once at least; and how soon after the next rebuild they lose it again.
     forgotten: bool,
     again: Option<u64>,
+    /// Since when a cell has a master and no ring; and rebuilds that went on without servers that were missing.
+    stuck_since: Option<u64>,
+    forsook: bool,
+    forsaken: Vec<Forsaken>,
     /// Hosts whose messages take longer, by how much.
     slow: BTreeMap<Host, u64>,
     /// New calls are made.
@@ -206,6 +212,10 @@ enum Event {
     Rebuild,
     /// The operator looks whether all copies of some keys are lost.
     Accept,
+    /// A server is given up, and is not to go on.
+    PullPlug {
+        slot: usize,
+    },
     Strike(Fault),
     Mend(Vec<(Host, Host)>),
     /// A connection is given up whose bytes are late.
@@ -251,6 +261,9 @@ impl World {
             digests: BTreeMap::new(),
             forgotten: false,
             again: None,
+            stuck_since: None,
+            forsook: false,
+            forsaken: Vec::new(),
             slow: BTreeMap::new(),
             working: true,
             chaos: true,
@@ -423,6 +436,7 @@ impl World {
             Event::Resumed => self.resumed(),
             Event::Rebuild => self.look_again(),
             Event::Accept => self.look_for_losses(),
+            Event::PullPlug { slot } => self.pull_plug(slot),
             Event::Strike(fault) => self.strike(fault),
             Event::Mend(cuts) => self.mend(cuts),
             Event::GiveUpLate(connection) => self.give_up_late(connection),
@@ -456,6 +470,7 @@ impl World {
             | Event::Resumed
             | Event::Rebuild
             | Event::Accept
+            | Event::PullPlug { .. }
             | Event::Strike(_)
             | Event::Mend(_)
             | Event::GiveUpLate(_)
@@ -487,6 +502,9 @@ impl World {
         }
         match self.spaces.get(&(space.cluster, space.number)) {
             None => {
+                if self.forgotten {
+                    self.note_forsaken(space);
+                }
                 self.spaces.insert((space.cluster, space.number), (self.now, space.clone()));
             }
             Some((_, known)) if known == space => {}
@@ -501,7 +519,11 @@ impl World {
     pub fn report(self) -> Report {
         let denied = self.slots[self.places(Kind::Server)].iter().map(|slot| slot.engine.denied()).sum();
         let given_up = self.given_up();
-        let struck = |key| given_up.iter().filter(|one| one.is_struck(key)).count() as u64;
+        let rebuilt: Vec<&Forsaken> = self.forsaken.iter().filter(|one| self.is_loss(one)).collect();
+        let struck = |key| {
+            let rebuilt = rebuilt.iter().filter(|one| one.loss(key).is_some()).count();
+            (given_up.iter().filter(|one| one.is_struck(key)).count() + rebuilt) as u64
+        };
         Report {
             seed: self.plan.seed,
             hash: self.trace.hash(),
@@ -514,7 +536,9 @@ impl World {
             ended: self.ended,
             spaces: self.spaces.len() as u64,
             excused: self.excused,
-            accepted: given_up.len() as u64,
+            accepted: (given_up.len() + rebuilt.len()) as u64,
+            forsaken: self.forsaken.len() as u64,
+            forsaken_with_loss: rebuilt.len() as u64,
             keys_lost: self.plan.keys.iter().map(struck).sum(),
             failure: self.failure,
             lines: self.trace.into_lines(),

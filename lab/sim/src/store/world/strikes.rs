@@ -94,7 +94,7 @@ impl World {
         let delay = self.draw(Fault::DiskLost, 10_000, 5_000_000);
         let silent = self.draw(Fault::DiskLost, 0, 3) == 0;
         let slot = self.processes[&victim].slot;
-        if !self.may_lose(victim) || !self.cell_bears_loss(slot) {
+        if !self.may_lose(victim) || !self.cell_bears_loss(slot) || self.is_last_to_know(slot) {
             return false;
         }
         self.lose_disk_of(slot, silent);
