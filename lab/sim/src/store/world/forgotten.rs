@@ -1,6 +1,7 @@
 //! Managers without memory: their disks are gone, and an operator lets the cell that they form anew take the ring that
 //! the servers hold.
 
+use super::forsaken::Forsaken;
 use super::{Event, Kind, World};
 use crate::disk::Disk;
 use crate::store::fault::Fault;
@@ -30,7 +31,8 @@ impl World {
         // What managers alone have heard of never was.
         self.spaces.retain(|number, _| self.spread.contains(number));
         let spaces = &self.spaces;
-        self.forsaken.retain(|one| spaces.keys().any(|(_, number)| *number == one.number()));
+        // Its own space, or one that followed it, was heard of by others.
+        self.forsaken.retain(|one| spaces.keys().any(|(_, number)| *number >= one.number()));
         self.stuck_since = None;
         self.digests.clear();
         self.forgotten = true;
@@ -45,10 +47,15 @@ impl World {
         self.forgotten && self.newest_cluster().is_none_or(|cluster| cluster.space().members.is_empty())
     }
 
-    /// Managers have forgotten the ring, and no other server has it: without that one's disk there is nothing to rebuild from.
+    /// No other server has the ring that a rebuild would begin from, and managers have forgotten it, or it comes from one that
+    /// went on without missing servers. Another such rebuild from a ring before that one would know nothing of its numbers,
+    /// and gateways do.
     pub fn is_last_to_know(&self, slot: usize) -> bool {
+        let newest = self.forsaken.iter().map(Forsaken::number).max();
+        let knows = |slot: usize| self.knows_ring(slot) && self.kept(slot) >= newest;
+        let matters = self.is_forgotten() || (newest.is_some() && knows(slot));
         let mut others = self.places(Kind::Server).filter(|other| *other != slot);
-        self.is_forgotten() && !others.any(|other| self.knows_ring(other))
+        matters && !others.any(knows)
     }
 
     fn knows_ring(&self, slot: usize) -> bool {

@@ -109,7 +109,7 @@ impl World {
         self.places(Kind::Server).any(|slot| self.kept(slot).is_some_and(given_up))
     }
 
-    fn kept(&self, slot: usize) -> Option<SpaceNumber> {
+    pub fn kept(&self, slot: usize) -> Option<SpaceNumber> {
         self.slots[slot].engine.space().map(|space| space.number)
     }
 }
