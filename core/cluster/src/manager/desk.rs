@@ -409,7 +409,7 @@ impl Manager {
         self.peers.connected().find(|heard| heard.alive.leased).map(|heard| heard.alive.server.address)
     }
 
-    fn overdue(&self, led: bool, waiting: &Waiting, cluster: &Cluster) -> String {
+    fn overdue(&mut self, led: bool, waiting: &Waiting, cluster: &Cluster) -> String {
         if !led {
             return "the managers have not agreed on a master in time".to_owned();
         }

@@ -42,7 +42,11 @@ impl Manager {
     }
 
     /// Why a replace cannot begin yet.
-    pub(super) fn unwitnessed(&self, cluster: &Cluster) -> String {
+    pub(super) fn unwitnessed(&mut self, cluster: &Cluster) -> String {
+        if owners(cluster.space()).next().is_none() {
+            // Nobody acts who could keep it.
+            return self.owners_lost(cluster);
+        }
         let risen = cluster.risen().unwrap_or_default();
         let slow = acting(cluster.space()).filter(|&id| !self.keeps(id, risen));
         let slow: Vec<String> = slow.map(|id| id.address.to_string()).collect();

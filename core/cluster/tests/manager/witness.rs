@@ -155,6 +155,31 @@ fn no_replace_begins_before_unless_what_is_lost_is_given_up() {
     assert!(bench.log.number().0 >> GENERATION_SHIFT >= (number.0 >> GENERATION_SHIFT) + 16);
 }
 
+#[test]
+fn where_all_owners_are_lost_meanwhile_the_refusal_says_who_is_to_be_started() {
+    let (mut bench, _) = rebuilt();
+    bench.step(ManagerInput::Down(ConnectionId(1)));
+    bench.step(ManagerInput::Down(ConnectionId(2)));
+    let lost = |bench: &Bench| {
+        let members = &bench.log.cluster.space().members;
+        members.iter().all(|member| matches!(member.state, MemberState::Fault { .. }))
+    };
+    for _ in 0..200 {
+        if !lost(&bench) {
+            bench.pass(160_000, &[]);
+        }
+    }
+    assert!(lost(&bench));
+    bench.connect(9, server(9, 1));
+    bench.ask(ControlRequest::Attach { servers: vec![], replace: true, accept_data_loss: false });
+    for _ in 0..100 {
+        bench.connect(9, server(9, 1));
+        bench.pass(160_000, &[]);
+    }
+    let Some(ControlAnswer::Refused(said)) = bench.answers.pop() else { panic!("it is refused") };
+    assert!(said.contains("are lost: start") && said.contains("--accept-data-loss"), "{said}");
+}
+
 /// The ring that the next rebuild begins from may not name who only comes.
 #[test]
 fn owners_are_told_before_those_who_come() {
