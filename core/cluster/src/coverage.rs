@@ -25,7 +25,9 @@ impl Coverage {
         };
         let (current, outdated): (Vec<_>, Vec<_>) =
             copies.iter().partition(|(server, _)| is_current(newest, *server));
-        let outdated = outdated.into_iter().map(|(server, _)| server.address).collect();
+        // One that is being brought in holds nothing for sure yet, but it is not too old.
+        let outdated = outdated.into_iter().filter(|(server, _)| !is_coming(newest, *server));
+        let outdated = outdated.map(|(server, _)| server.address).collect();
         let mut coverage = Coverage { outdated, ..Coverage::default() };
         // Most of them have the same space, and laying one out is work.
         let mut by_number: BTreeMap<SpaceNumber, (&Space, BTreeSet<ServerId>)> = BTreeMap::new();
@@ -58,6 +60,12 @@ fn is_current(newest: &Space, server: ServerId) -> bool {
     newest.index_of(server).is_some_and(|index| {
         let takes_part = newest.rhs.contains(&index) || newest.old.contains(&index);
         takes_part && !matches!(newest.member(index).state, MemberState::Fault { .. })
+    })
+}
+
+fn is_coming(newest: &Space, server: ServerId) -> bool {
+    newest.index_of(server).is_some_and(|index| {
+        newest.whs.contains(&index) && !matches!(newest.member(index).state, MemberState::Fault { .. })
     })
 }
 
@@ -185,6 +193,15 @@ mod tests {
         reborn.members[0].incarnation = Incarnation(99);
         let coverage = Coverage::of(&[of(&before, [1]), of(&reborn, 2..=4)].concat());
         assert_eq!((coverage.missing_parts, coverage.outdated), (0, addresses([1])));
+    }
+
+    #[test]
+    fn one_that_is_being_brought_in_does_not_count_and_is_not_too_old() {
+        let mut space = space(7, 1..=6);
+        space.rhs.retain(|&index| space.members[usize::from(index)].address != server(6).address);
+        let coverage = Coverage::of(&of(&space, [1, 6]));
+        assert!(coverage.missing_parts > 0 && coverage.outdated.is_empty(), "{coverage:?}");
+        assert!(!coverage.missing.contains(&server(6).address), "{coverage:?}");
     }
 
     #[test]
