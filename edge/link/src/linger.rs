@@ -21,6 +21,8 @@ pub struct Linger {
     /// It looks again until then; none: it may sleep.
     until: Option<Time>,
     looked_at: Time,
+    /// Others could run before this look.
+    yielded: bool,
     /// Until then it sleeps at once: between two looks somebody had the processor for long. Who sleeps is woken before such
     /// a one has done, and who is awake is not.
     rests_until: Time,
@@ -50,6 +52,7 @@ impl Linger {
             since: Time(0),
             until: None,
             looked_at: Time(0),
+            yielded: false,
             rests_until: Time(0),
             rest_micros: 0,
             heard: false,
@@ -67,7 +70,7 @@ impl Linger {
         let now = clock::now();
         let goes_on = self.goes_on(now, woken);
         if goes_on {
-            self.looked_at = now;
+            (self.looked_at, self.yielded) = (now, true);
             std::thread::yield_now();
             context.waker().wake_by_ref();
         }
@@ -80,7 +83,7 @@ impl Linger {
         if away {
             self.rest_micros = (2 * self.rest_micros).clamp(REST_MICROS_MIN, REST_MICROS_MAX);
             self.rests_until = now.plus_micros(self.rest_micros);
-        } else if woken {
+        } else if woken && self.yielded {
             self.rest_micros -= self.rest_micros / REST_DECAY;
         }
         // A whole turn follows the last look: it also sees what does not come from a socket.
@@ -105,7 +108,7 @@ impl Linger {
         if stays {
             // The first look comes before anybody else has the processor: a turn takes long enough for something to come, and
             // to give the processor away and have it back is dearer than a look.
-            self.looked_at = clock::now();
+            (self.looked_at, self.yielded) = (clock::now(), false);
             context.waker().wake_by_ref();
         }
         stays
@@ -149,7 +152,7 @@ mod tests {
     fn waits(linger: &mut Linger, at: u64, expects: bool) -> bool {
         linger.heard(Time(at));
         let waits = linger.waits(Time(at), None, expects);
-        linger.looked_at = Time(at);
+        (linger.looked_at, linger.yielded) = (Time(at), true);
         waits
     }
 
@@ -203,6 +206,26 @@ mod tests {
             assert!(!linger.goes_on(Time(at + 1), true));
         }
         assert!(linger.rest_micros < REST_MICROS_MIN, "nobody computes any more");
+    }
+
+    #[test]
+    fn a_look_before_which_nobody_could_run_says_nothing_of_others() {
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut linger = Linger::new(LINGER);
+        linger.rest_micros = REST_MICROS_MAX;
+        linger.since = clock::now();
+        linger.heard(linger.since);
+        assert!(
+            linger.stays(clock::now(), None, true, context),
+            "it looks once more, and gives nothing away before"
+        );
+        let looked_at = linger.looked_at;
+        assert!(!linger.goes_on(looked_at, true), "something woke");
+        assert_eq!(linger.rest_micros, REST_MICROS_MAX);
+        linger.yielded = true;
+        linger.until = Some(looked_at.plus_micros(1));
+        assert!(!linger.goes_on(looked_at, true));
+        assert!(linger.rest_micros < REST_MICROS_MAX, "others could have computed, and did not");
     }
 
     #[test]
