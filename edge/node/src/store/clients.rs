@@ -110,7 +110,11 @@ impl Clients {
         self.stopwatch.written(&self.metrics.latencies);
     }
 
-    pub fn up(&mut self, id: ConnectionId) {
+    pub fn up(&mut self, id: ConnectionId, inputs: &mut Vec<GatewayInput>) {
+        if let Some(before) = self.clients.at_place_of(id) {
+            // It could not be written to, so the hub has used its place again before it tells that this one is gone.
+            self.down(before, inputs);
+        }
         let decoder = Decoder::new(self.shared.config.value_bytes_max);
         let guarded = self.shared.config.credentials.is_some();
         let client = Client::new(if guarded { decoder.guarded() } else { decoder });

@@ -130,8 +130,9 @@ impl Worker {
         }
         for guest in self.newcomers.drain(..) {
             self.taken += 1;
-            match self.link.hub().take_in(guest) {
-                Ok(id) => self.clients.up(id),
+            let (hub, inputs) = self.link.parts();
+            match hub.take_in(guest) {
+                Ok(id) => self.clients.up(id, inputs),
                 Err(error) => debug!(%error, "a client was gone before it was served"),
             }
         }

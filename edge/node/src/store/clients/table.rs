@@ -30,14 +30,20 @@ impl Table {
         }
     }
 
-    /// Whoever had the place is gone: the hub told so before it used the number again.
+    /// Who has the place of that number: another one, whose end is still to be told, or itself.
+    pub fn at_place_of(&self, id: ConnectionId) -> Option<ConnectionId> {
+        self.places.get(place(id))?.as_ref().map(|(own, _)| *own)
+    }
+
+    /// The place must be free.
     pub fn insert(&mut self, id: ConnectionId, client: Client) {
         let place = place(id);
         if place >= self.places.len() {
             self.places.resize_with(place + 1, || None);
         }
         let before = self.places[place].replace((id, Box::new(client)));
-        self.count += usize::from(before.is_none());
+        assert!(before.is_none(), "whoever had the place was taken out of it");
+        self.count += 1;
     }
 
     pub fn remove(&mut self, id: ConnectionId) -> Option<Client> {
@@ -73,6 +79,7 @@ mod tests {
         assert!(table.is_empty() && table.get(first).is_none());
         table.insert(first, client());
         assert!(table.get_mut(first).is_some() && table.get(second).is_none());
+        assert_eq!(table.at_place_of(second), Some(first));
         assert!(table.remove(second).is_none() && table.remove(first).is_some() && table.is_empty());
         table.insert(second, client());
         assert!(table.get(first).is_none() && table.get(second).is_some());

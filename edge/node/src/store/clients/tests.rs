@@ -48,7 +48,7 @@ impl Desk {
         let (guest, _) = self.door.accept().unwrap();
         guest.set_nonblocking(true).unwrap();
         let id = self.hub.take_in(guest).unwrap();
-        self.clients.up(id);
+        self.clients.up(id, &mut self.inputs);
         stream.write_all(sent).unwrap();
         (id, stream)
     }

@@ -49,6 +49,23 @@ impl Desk {
     }
 }
 
+/// A flush that fails frees the hub's place at once, and a newcomer can have it before its end is told.
+#[test]
+fn whose_place_a_newcomer_gets_holds_nothing_any_more() {
+    run(async {
+        let mut desk = desk(8 * VALUE_BYTES);
+        let (first, _its) = desk.client(&set("key", VALUE_BYTES / 2));
+        desk.until(|desk| desk.clients.room.bytes() > 0).await;
+        desk.hub.forget(first);
+        let (second, _its) = desk.client(b"");
+        assert_eq!(second.0 as u32, first.0 as u32, "the same place");
+        assert!(!desk.is_here(first) && desk.is_here(second));
+        assert_eq!(desk.clients.room.bytes(), 0);
+        desk.clients.down(first, &mut desk.inputs);
+        assert!(desk.is_here(second), "its end is told late, and is nobody's");
+    });
+}
+
 /// A request with so many bytes of its value.
 fn set(key: &str, bytes: usize) -> Vec<u8> {
     let mut request = format!("set {key} 0 0 {VALUE_BYTES}\r\n").into_bytes();
