@@ -22,6 +22,8 @@ pub enum Condition {
     Joining,
     /// It is back, and acts for what only it has.
     Returned,
+    /// As `Returned` when it was last heard of, by managers that were stopped since.
+    UnheardReturned,
 }
 
 impl Condition {
@@ -29,8 +31,22 @@ impl Condition {
     pub fn state(self) -> &'static str {
         match self {
             Condition::Active | Condition::Unheard | Condition::Restarted => "active",
-            Condition::Fault | Condition::Waiting | Condition::Joining | Condition::Returned => "fault",
+            Condition::Fault
+            | Condition::Waiting
+            | Condition::Joining
+            | Condition::Returned
+            | Condition::UnheardReturned => "fault",
         }
+    }
+
+    /// Whether the managers that were asked have heard of it since their start, or need not.
+    pub fn is_heard(self) -> bool {
+        !matches!(self, Condition::Unheard | Condition::UnheardReturned)
+    }
+
+    /// Back for what only it has.
+    pub fn is_returned(self) -> bool {
+        matches!(self, Condition::Returned | Condition::UnheardReturned)
     }
 
     /// What the seed's word leaves out.
@@ -42,6 +58,7 @@ impl Condition {
             Condition::Waiting => Some("back: not attached"),
             Condition::Joining => Some("back: joining"),
             Condition::Returned => Some("back: serves what only it has"),
+            Condition::UnheardReturned => Some("back for what only it has, not heard of yet"),
         }
     }
 
@@ -54,7 +71,7 @@ impl Condition {
             Condition::Fault => "fault",
             Condition::Waiting => "waiting",
             Condition::Joining => "joining",
-            Condition::Returned => "returned",
+            Condition::Returned | Condition::UnheardReturned => "returned",
         }
     }
 }
@@ -90,9 +107,11 @@ impl Lives {
 
     pub fn condition(&self, space: &Space, member: &Member) -> Condition {
         let other = self.there.get(&member.address).filter(|life| **life != member.id());
+        let is_unheard = self.heard.as_ref().is_some_and(|heard| !heard.contains(&member.id()));
         match (member.state, &self.heard, other) {
+            (MemberState::Returned { .. }, _, _) if is_unheard => Condition::UnheardReturned,
             (MemberState::Returned { .. }, _, _) => Condition::Returned,
-            (MemberState::Active, Some(heard), _) if !heard.contains(&member.id()) => Condition::Unheard,
+            (MemberState::Active, _, _) if is_unheard => Condition::Unheard,
             (MemberState::Active, None, Some(_)) => Condition::Restarted,
             (MemberState::Active, _, _) => Condition::Active,
             (MemberState::Fault { .. }, _, None) => Condition::Fault,
@@ -140,6 +159,8 @@ mod tests {
             (fault, lives(Some(2), None), "fault, back: not attached"),
             (fault, lives(Some(3), Some(&[3])), "fault, back: joining"),
             (returned, lives(Some(1), Some(&[1])), "fault, back: serves what only it has"),
+            (returned, lives(None, Some(&[])), "fault, back for what only it has, not heard of yet"),
+            (returned, lives(None, None), "fault, back: serves what only it has"),
         ] {
             let member = |life, state| Member {
                 address: server(life).address,

@@ -37,7 +37,7 @@ pub fn command_line() -> Command {
 pub fn run(kumomergedb: Kumomergedb) -> Result<(), Failure> {
     let sources: Vec<&Path> = kumomergedb.sources.iter().map(PathBuf::as_path).collect();
     let destination = common::plain(kumomergedb.destination);
-    let ring = Ring::of(&sources)?;
+    let ring = Ring::of(&sources, kumomergedb.accept_data_loss)?;
     if let Ring::Lacking(lack) = &ring
         && !kumomergedb.accept_data_loss
     {
@@ -95,12 +95,22 @@ enum Ring {
 }
 
 impl Ring {
-    fn of(sources: &[&Path]) -> Result<Ring, Failure> {
+    fn of(sources: &[&Path], accepts_loss: bool) -> Result<Ring, Failure> {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
         for &source in sources {
-            match origin(source).map_err(|error| Failure::refused(error.to_string()))? {
-                Some(origin) => known.push((source, origin)),
-                None => silent.push(source),
+            match origin(source) {
+                Ok(Some(origin)) => known.push((source, origin)),
+                Ok(None) => silent.push(source),
+                // What it cannot say does not keep its records from whoever wants what there is.
+                Err(error) if accepts_loss => {
+                    note(format!("kumomergedb: {}", visible(&error.to_string())));
+                    silent.push(source);
+                }
+                Err(error) => {
+                    return Err(Failure::refused(format!(
+                        "{error} (--accept-data-loss merges without knowing which server that is of)"
+                    )));
+                }
             }
         }
         let (paths, copies): (Vec<&Path>, Vec<(ServerId, Space)>) = known.into_iter().unzip();

@@ -65,8 +65,9 @@ fn lost(stat: &Stat) -> Result<Vec<SocketAddr>, Failure> {
 fn returning(plan: &Plan, stat: &Stat) -> BTreeSet<SocketAddr> {
     let receives = |address| plan.shares.iter().any(|share| share.server == address && share.gained > 0);
     let has_records = |server: &&ServerStat| {
-        let is_outside = stat.space.index_of(server.server).is_none();
-        server.connected && is_outside && server.usage.items.saturating_add(server.usage.tombstones) > 0
+        let state = stat.space.index_of(server.server).map(|index| stat.space.member(index).state);
+        let comes = matches!(state, None | Some(MemberState::Returned { .. }));
+        server.connected && comes && server.usage.items.saturating_add(server.usage.tombstones) > 0
     };
     let addresses = stat.servers.iter().filter(has_records).map(|server| server.server.address);
     addresses.filter(|&address| receives(address)).collect()

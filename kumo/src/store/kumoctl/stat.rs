@@ -7,7 +7,7 @@ use crate::output::{Out, note};
 use crate::store::condition::Condition;
 use crate::store::{shown, tool};
 use kumo_cluster::control::Stat;
-use kumo_cluster::{MemberState, ServerId, Standing};
+use kumo_cluster::{Member, MemberState, ServerId, Standing};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -102,13 +102,15 @@ pub fn attached(stat: &Stat) -> BTreeMap<SocketAddr, Attached> {
         |address| stat.servers.iter().find(|server| server.connected && server.server.address == address);
     let lives: BTreeSet<ServerId> = stat.servers.iter().map(|server| server.server).collect();
     let members = stat.space.members.iter();
-    let unheard = members.filter(|member| member.is_active() && !lives.contains(&member.id()));
+    let acts = |member: &&Member| !matches!(member.state, MemberState::Fault { .. });
+    let unheard = members.filter(acts).filter(|member| !lives.contains(&member.id()));
     let unheard: BTreeSet<SocketAddr> = unheard.map(|member| member.address).collect();
     let shown = |address, (state, place)| Attached {
         is: match state {
             MemberState::Active if unheard.contains(&address) => Condition::Unheard,
             MemberState::Active => Condition::Active,
             MemberState::Fault { .. } => Condition::Fault,
+            MemberState::Returned { .. } if unheard.contains(&address) => Condition::UnheardReturned,
             MemberState::Returned { .. } => Condition::Returned,
         },
         full: heard(address).is_some_and(|server| server.full),
@@ -223,8 +225,8 @@ fn value(
             json!({
                 "address": address.to_string(),
                 "state": one.is.state(),
-                "returned": one.is == Condition::Returned,
-                "heard": one.is != Condition::Unheard,
+                "returned": one.is.is_returned(),
+                "heard": one.is.is_heard(),
                 "moving": one.moving,
                 "full": one.full,
                 "unreadable": one.unreadable,

@@ -268,7 +268,7 @@ fn total(rows: &[Row]) -> Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kumo_cluster::control::Stat;
+    use kumo_cluster::control::{ServerStat, Stat};
     use kumo_cluster::{Garbage, Incarnation, Member, MemberState, ServerId, Space, SpaceNumber, Usage};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -315,9 +315,22 @@ mod tests {
             progress: Progress::default(),
             latency: Vec::new(),
         };
+        let heard = |index| ServerStat {
+            server: id(index),
+            connected: true,
+            heard_ms: 0,
+            space: space.number,
+            usage: Usage::default(),
+            progress: Progress::default(),
+            gets: 0,
+            sets: 0,
+            deletes: 0,
+            foreign: false,
+            full: false,
+        };
         let stat = Stat {
             space: space.clone(),
-            servers: Vec::new(),
+            servers: (1..4).map(heard).collect(),
             auto_replace: false,
             attach_wanted: Vec::new(),
             detach_wanted: Vec::new(),

@@ -45,7 +45,7 @@ impl Snapshot {
         let row = |(&address, report): (&SocketAddr, &Option<ServerReport>)| {
             let state = match attached.get(&address).map(|one| (one.is, one.moving)) {
                 Some((Condition::Returned, _)) => "fault, back",
-                Some((Condition::Unheard, _)) => "not heard of",
+                Some((Condition::Unheard | Condition::UnheardReturned, _)) => "not heard of",
                 Some((Condition::Active, Some(moving))) => moving,
                 Some((is, _)) => is.state(),
                 None => "not attached",
