@@ -24,7 +24,8 @@ pub struct Manager {
     /// The port for kumoctl, on the same host
     #[arg(short = 'c', long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     control: u16,
-    /// Attach, detach and move data without being asked
+    /// A new cluster attaches, detaches and moves data without being asked; one that is there goes on as kumoctl
+    /// enable-auto-replace and disable-auto-replace left it
     #[arg(long)]
     auto_replace: bool,
     /// Quiet time before auto-replace acts (-Rs)
